@@ -1,1 +1,1 @@
-
+"""Backends: whatever makes a session."""

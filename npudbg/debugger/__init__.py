@@ -1,1 +1,1 @@
-
+"""A cursor over a session: stepping, breakpoints, expressions, commands."""

@@ -1,1 +1,1 @@
-
+"""The simulated NPU: it executes bytes, tile by tile."""

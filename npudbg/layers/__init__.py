@@ -1,1 +1,1 @@
-
+"""The four layers of judgement: host, input, trace, output."""

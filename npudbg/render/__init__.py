@@ -1,1 +1,1 @@
-
+"""Records to lines of text, for the command line and the TUI alike."""

@@ -1,1 +1,1 @@
-
+"""The session: the record of a run, and the file that holds it."""

@@ -1,1 +1,1 @@
-
+"""Target profiles: what each chip demands and offers."""

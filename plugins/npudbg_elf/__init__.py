@@ -1,0 +1,1 @@
+"""ELF checks for npudbg: alignment, segments, and what a loader would refuse."""
