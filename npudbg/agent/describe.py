@@ -32,10 +32,10 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     """
     try:
         if np.dtype(dtype.str) == dtype:
-            return dtype.str
+            return str(dtype.str)
     except (TypeError, ValueError):
         pass
-    return dtype.name
+    return str(dtype.name)
 
 
 def describe(array: Array, name: str = "") -> dict[str, Any]:

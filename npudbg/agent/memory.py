@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -40,14 +40,14 @@ class Base:
         if not self.nbytes:
             return memoryview(b"")
         raw = (ctypes.c_ubyte * self.nbytes).from_address(self.address)
-        view = np.frombuffer(raw, np.uint8)
+        view: Array = np.frombuffer(memoryview(raw).cast("B"), np.uint8)
         view.flags.writeable = False
         kept = view.view(_Kept)
         kept.keep = self.keep
-        return memoryview(kept)
+        return memoryview(cast(Any, kept))
 
 
-class _Kept(np.ndarray):  # type: ignore[type-arg]
+class _Kept(np.ndarray[Any, Any]):
     """An ndarray that holds a reference to what owns its memory."""
 
     keep: tuple[Any, ...]
