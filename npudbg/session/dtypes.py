@@ -15,6 +15,8 @@ EXTENSION = frozenset(
         "float8_e5m2fnuz",
         "float8_e8m0fnu",
         "float4_e2m1fn",
+        "float6_e2m3fn",
+        "float6_e3m2fn",
         "int4",
         "uint4",
         "int2",
