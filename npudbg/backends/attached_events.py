@@ -74,7 +74,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Facts(msgspec.Struct, kw_only=True):
-    """The facts of a tensor that arrays are built from."""
+    """The facts of a value, as ``agent.describe.describe`` and ``agent.snapshot`` give them."""
 
     name: str
     kind: str
@@ -83,13 +83,23 @@ class _Facts(msgspec.Struct, kw_only=True):
     itemsize: int = 0
     strides: list[int] = []
     nbytes: int = 0
+    size: int = 0
     address: int = 0
+    low: int = 0
+    high: int = 0
     base_address: int = 0
     base_nbytes: int = 0
     offset: int = 0
     owner: str = "self"
     outside: int = 0
     c_contiguous: bool = True
+    f_contiguous: bool = False
+    writeable: bool = True
+    aligned: bool = True
+    overlap: bool | None = False
+    permutation: list[int] | None = None
+    transposed_by: list[int] | None = None
+    wrong: int | None = 0
     window: list[int] | None = None
     payload: int | None = None
     type: str = ""
@@ -267,8 +277,9 @@ def _contract(event: _Contract) -> ValueContract:
     return ValueContract(name=event.name, dtype=dtype, shape=shape, kind=kind)
 
 
-def _value(facts: dict[str, Any], payloads: tuple[memoryview, ...]) -> Value:
-    known = _convert(facts, _Facts)
+def _value(given: dict[str, Any], payloads: tuple[memoryview, ...]) -> Value:
+    known: _Facts = _convert(given, _Facts)
+    facts = msgspec.structs.asdict(known)
     if known.kind != "tensor":
         return Value(known.name, known.kind, facts, text=known.value)
     data, start = None, 0
@@ -292,9 +303,13 @@ def _check_numbers(known: _Facts) -> None:
     rank = len(known.shape)
     if rank != len(known.strides) or rank > _MAX_RANK:
         raise ProtocolError(f"{known.name!r}: {rank} axes, {len(known.strides)} strides")
-    small = all(0 <= n < 1 << 62 for n in (*known.shape, known.nbytes, known.itemsize))
+    sizes = (*known.shape, known.nbytes, known.itemsize, known.size, known.base_nbytes)
+    small = all(0 <= n < 1 << 62 for n in sizes)
     signed = all(abs(n) < 1 << 62 for n in (*known.strides, known.offset))
-    if not small or not signed or prod(known.shape) * known.itemsize != known.nbytes:
+    places = (known.address, known.low, known.high, known.base_address)
+    signed = signed and all(0 <= n < 1 << 63 for n in places)
+    size = prod(known.shape)
+    if not small or not signed or size != known.size or size * known.itemsize != known.nbytes:
         raise ProtocolError(f"{known.name!r}: its sizes do not add up")
 
 

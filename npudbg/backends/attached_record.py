@@ -56,7 +56,10 @@ class _Open:
 
 
 class Recorder:
-    """Numbers an attached run's tensors and calls, and writes them where a file is wanted."""
+    """Numbers an attached run's tensors and calls, and writes them where a file is wanted.
+
+    A tensor of a call beyond :data:`MAX_CALLS` has id -1: it is in no table.
+    """
 
     def __init__(
         self,
@@ -100,7 +103,7 @@ class Recorder:
         """Give a call that is about to be made its number, and its inputs their records."""
         index = self.calls
         self.calls += 1
-        placed = self._place(call.values, "input", consumers=(index,))
+        placed = self._place(call.values, "input", index, consumers=(index,))
         ids = tuple(p.record.id for p in placed)
         self._open[call.program.pid, call.number] = _Open(index, call, ids)
         return placed
@@ -108,7 +111,8 @@ class Recorder:
     def end(self, call: AttachedCall) -> list[Placed]:
         """Give the outputs of a call that returned their records."""
         opened = self._open.get((call.program.pid, call.number))
-        return self._place(call.values, "output", producer=-1 if opened is None else opened.index)
+        index = MAX_CALLS if opened is None else opened.index
+        return self._place(call.values, "output", index, producer=index)
 
     def store(self, call: AttachedCall, placed: Iterable[Placed], *, keep: bool = False) -> None:
         """Write tensors of a call; their bytes too if the call is early or ``keep``."""
@@ -118,9 +122,7 @@ class Recorder:
             return
         bytes_too = keep or opened.index < self._keep_calls
         for each in placed:
-            record = each.record
-            if opened.index:
-                record = msgspec.structs.replace(record, name=f"{record.name}#{opened.index + 1}")
+            record = _named(each.record, opened.index)
             self._writer.add_tensor(self._with_bytes(record, each.value, bytes_too))
             self._facts[str(record.id)] = each.value.facts
 
@@ -194,18 +196,23 @@ class Recorder:
         self,
         values: Iterable[Value],
         role: Role,
+        index: int,
         *,
         producer: int = -1,
         consumers: tuple[int, ...] = (),
     ) -> list[Placed]:
         placed = []
         for value in values:
-            record = _record(value, self._tensors, role)
-            self._tensors += 1
+            kept = index < MAX_CALLS
+            record = _record(value, self._tensors if kept else -1, role)
+            self._tensors += kept
             if self._scan is not None and value.array is not None:
                 record = msgspec.structs.replace(record, stats=self._scan(value.array))
             record = msgspec.structs.replace(record, producer=producer, consumers=consumers)
             placed.append(Placed(value, record))
+            if kept and self._writer is not None:
+                # Already now: whatever happens next, the table has no hole.
+                self._writer.add_tensor(_named(record, index))
         return placed
 
     def _with_bytes(self, record: TensorRecord, value: Value, keep: bool) -> TensorRecord:
@@ -267,6 +274,13 @@ class Recorder:
                 note=call.error[:400],
             )
         )
+
+
+def _named(record: TensorRecord, index: int) -> TensorRecord:
+    """Return the record as it is stored: names of later calls bear the call's number."""
+    if not index:
+        return record
+    return msgspec.structs.replace(record, name=f"{record.name}#{index + 1}")
 
 
 def _attributes(call: AttachedCall) -> dict[str, str]:

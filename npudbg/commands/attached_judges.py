@@ -1,0 +1,161 @@
+"""The rules of layers 1, 2 and 4 put to an attached program's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from npudbg.commands.attached_debugger import Judges
+
+if TYPE_CHECKING:
+    from npudbg.backends.attached_events import AttachedCall, AttachedSession
+    from npudbg.backends.attached_record import Placed
+    from npudbg.graph.ir import Graph
+    from npudbg.layers.case import HostTensor
+    from npudbg.session.records import Finding, Subject
+    from npudbg.targets.profile import Target
+
+MAX_WAITING = 256
+"""Calls in flight whose inputs are remembered for the judgement of their outputs."""
+
+
+class Bench:
+    """Holds what judging needs between the events: the target, models, calls in flight."""
+
+    def __init__(self, target: Target, *, precision: str = "fp32") -> None:
+        self.target = target
+        self.precision = precision
+        self.notes: list[str] = []
+        self._graphs: dict[str, Graph | None] = {}
+        self._inputs: dict[tuple[int, int], list[Placed]] = {}
+
+    def judges(self) -> Judges:
+        """Return the two functions that the debugger calls."""
+        return Judges(self.inputs, self.outputs)
+
+    def inputs(self, call: AttachedCall, placed: list[Placed]) -> list[Finding]:
+        """Judge the arrays of a call before it is made: layers 1 and 2."""
+        from npudbg.layers.case import Case
+        from npudbg.layers.findings import judge
+
+        if len(self._inputs) >= MAX_WAITING:
+            self._inputs.pop(next(iter(self._inputs)))
+        self._inputs[call.program.pid, call.number] = placed
+        graph = self._graph(call.session)
+        case = Case(
+            target=self.target,
+            precision=self.precision,
+            model=self._model(call.session, graph),
+            graph=graph,
+            inputs=tuple(_host_tensors(placed)),
+        )
+        return judge(case, 1) + judge(case, 2)
+
+    def outputs(self, call: AttachedCall, placed: list[Placed]) -> list[Finding]:
+        """Judge the results of a call: layer 4, on a session of that one call."""
+        from npudbg.layers.case import Case
+        from npudbg.layers.findings import judge
+        from npudbg.session.reader import Session
+        from npudbg.session.writer import SessionWriter
+
+        before = self._inputs.pop((call.program.pid, call.number), [])
+        graph = self._graph(call.session)
+        model = self._model(call.session, graph)
+        together = [*before, *placed]
+        writer = SessionWriter()
+        try:
+            _write_call(writer, call, before, placed, model)
+            writer.close()
+            with Session.open(writer.path) as session:
+                case = Case(
+                    target=self.target,
+                    precision=self.precision,
+                    model=model,
+                    graph=graph,
+                    inputs=tuple(_host_tensors(before)),
+                    session=session,
+                )
+                found = judge(case, 4)
+        finally:
+            writer.discard()
+        return [_renumbered(f, together) for f in found]
+
+    def _graph(self, session: AttachedSession | None) -> Graph | None:
+        """Return the model's graph where it lies in a file that can be read."""
+        from npudbg.graph.loader import load
+        from npudbg.session.errors import UserError
+
+        if session is None or not session.model.path:
+            return None
+        path = session.model.path
+        if path not in self._graphs:
+            try:
+                self._graphs[path] = load(path)
+            except UserError as error:
+                self._graphs[path] = None
+                self.notes.append(f"model not read, only its contract is known: {error}")
+        return self._graphs[path]
+
+    @staticmethod
+    def _model(session: AttachedSession | None, graph: Graph | None) -> Any:
+        if graph is not None:
+            return graph.record()
+        return None if session is None else session.model
+
+
+def _host_tensors(placed: Sequence[Placed]) -> list[HostTensor]:
+    from npudbg.layers.case import HostTensor
+
+    return [
+        HostTensor(p.record, p.value.facts, p.value.array)
+        for p in placed
+        if p.value.array is not None
+    ]
+
+
+def _write_call(
+    writer: Any, call: AttachedCall, before: Sequence[Placed], after: Sequence[Placed], model: Any
+) -> None:
+    import msgspec
+
+    from npudbg.session.records import Meta, NodeRecord
+
+    writer.set_meta(Meta(backend="attached", model=model, engines=("host",)))
+    ids = []
+    for number, each in enumerate([*before, *after]):
+        array = each.value.array
+        blob = None if array is None else writer.put_array(array)
+        made = 0 if number >= len(before) else -1
+        writer.add_tensor(
+            msgspec.structs.replace(each.record, id=number, blob=blob, producer=made, consumers=())
+        )
+        ids.append(number)
+    writer.add_node(
+        NodeRecord(
+            index=0,
+            name=f"call {call.number}",
+            op_type=f"InferenceSession.{call.api}",
+            domain="onnxruntime",
+            inputs=tuple(ids[: len(before)]),
+            outputs=tuple(ids[len(before) :]),
+            kernel="host",
+            engine="host",
+        )
+    )
+
+
+def _renumbered(finding: Finding, placed: Sequence[Placed]) -> Finding:
+    """Return a finding on the one call's session as one on the whole run's."""
+    import msgspec
+
+    def moved(subject: Subject) -> Subject:
+        if subject.tensor is None or not 0 <= subject.tensor < len(placed):
+            return subject
+        number = placed[subject.tensor].record.id
+        return msgspec.structs.replace(subject, tensor=None if number < 0 else number)
+
+    return msgspec.structs.replace(
+        finding,
+        subject=moved(finding.subject),
+        related=tuple(moved(s) for s in finding.related),
+    )
