@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from npudbg.session.errors import UserError
 from npudbg.session.text import safe
 
 MAX_DEPTH = 24
-GRAPH, GRAPHS = 5, 10  # AttributeProto.GRAPH, .GRAPHS
+UNDEFINED, GRAPH, GRAPHS = 0, 5, 10  # numbers of AttributeProto.AttributeType
 
 
-def bodies(node: Any) -> Iterator[Any]:
-    """Yield the GraphProtos among a NodeProto's attributes."""
+def bodies(node: Any) -> list[Any]:
+    """Return the GraphProtos among a NodeProto's attributes."""
+    found = []
     for attribute in node.attribute:
-        if attribute.type == GRAPH or attribute.HasField("g"):
-            yield attribute.g
-        elif attribute.type == GRAPHS:
-            yield from attribute.graphs
+        kind = attribute.type
+        if kind == GRAPH or (kind == UNDEFINED and attribute.HasField("g")):
+            found.append(attribute.g)
+        elif kind == GRAPHS:
+            found.extend(attribute.graphs)
+    return found
 
 
 def check_depth(nodes: Iterable[Any], depth: int = 0) -> None:
@@ -58,10 +61,8 @@ def captured(graph: Any) -> tuple[str, ...]:
 
 def captured_by(node: Any) -> tuple[str, ...]:
     """Return the outer names that a NodeProto's bodies read."""
-    found: dict[str, None] = {}
-    for body in bodies(node):
-        found.update(dict.fromkeys(captured(body)))
-    return tuple(found)
+    inner = bodies(node)
+    return tuple(dict.fromkeys(name for body in inner for name in captured(body))) if inner else ()
 
 
 def operators(graph: Any) -> Counter[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -87,6 +86,8 @@ def _all_defined(names: Iterable[str], visible: Set[str], who: str, verb: str) -
     for name in names:
         if name in visible:
             continue
+        import difflib
+
         near = difflib.get_close_matches(name, visible, 1, 0.8)
         hint = f"; did it mean {safe(near[0])!r}?" if near else ""
         raise UserError(

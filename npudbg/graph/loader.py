@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,16 +50,23 @@ def load(path: str | Path, *, dims: Mapping[str, int] | None = None) -> Graph:
                     "the weights as external data (onnx.save with save_as_external_data=True)"
                 )
             _refuse_other(head, path, where)
-            data = head + file.read()
+            file.seek(0)
+            data = file.read(size)
         except OSError as error:
             raise UserError(f"{where}: cannot be read ({safe(error.strerror)})") from None
-    model = _parse(data, where)
-    digest = hashlib.sha256(data).hexdigest()
+    # The hash lets go of the interpreter lock: it runs beside the parsing.
+    digest = hashlib.sha256()
+    hashing = threading.Thread(target=digest.update, args=(data,), daemon=True)
+    hashing.start()
+    try:
+        model = _parse(data, where)
+    finally:
+        hashing.join()
     size = len(data)
-    del data, head
+    del data, head, hashing
     try:
         return from_proto(
-            model, path=path, name=path.name, sha256=digest, nbytes=size, dims=dims or {}
+            model, path=path, name=path.name, sha256=digest.hexdigest(), nbytes=size, dims=dims
         )
     except UserError as error:
         text = str(error)

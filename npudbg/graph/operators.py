@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -196,5 +195,7 @@ def runtime_operators() -> frozenset[Key]:
 
 
 def _closest(name: str, names: Iterable[str]) -> str:
+    import difflib
+
     found = difflib.get_close_matches(name, list(names), 1, 0.6)
     return f"; did the exporter mean {found[0]!r}?" if found else ""
