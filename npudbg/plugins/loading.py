@@ -36,8 +36,13 @@ T = TypeVar("T")
 class EntryPoint(Protocol):
     """The part of an entry point that loading needs."""
 
-    name: str
-    value: str
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+
+    @property
+    def value(self) -> str:
+        """The module it names."""
 
     def load(self) -> Any:
         """Import what the entry point names."""
