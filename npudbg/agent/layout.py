@@ -84,8 +84,10 @@ def permutation(
     identity = tuple(range(len(shape)))
     if 0 in shape or is_c_order(shape, strides, itemsize):
         return identity
-    # Stable: axes of one element, whose stride means nothing, stay near their place.
-    order = tuple(sorted(identity, key=lambda axis: -strides[axis]))
+    # Axes of one element, whose stride means nothing, keep their place.
+    places = [axis for axis in identity if shape[axis] > 1]
+    by_stride = iter(sorted(places, key=lambda axis: -strides[axis]))
+    order = tuple(next(by_stride) if shape[a] > 1 else a for a in identity)
     moved = [shape[a] for a in order], [strides[a] for a in order]
     return order if is_c_order(moved[0], moved[1], itemsize) else None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -167,14 +168,15 @@ class Server:
         thread.start()
 
     def close(self, seconds: float = 10.0) -> None:
-        """Accept no more, let the talks in progress end, and remove the socket."""
+        """Accept no more, give the talks in progress ``seconds`` to end, remove the socket."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
+        deadline = time.monotonic() + seconds
         for thread in list(self._threads):
-            thread.join(seconds)
+            thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _accept(self) -> None:
         while True:

@@ -322,6 +322,17 @@ def _is_element_type(known: _Facts) -> bool:
 
 def _convert(given: Any, kind: Any) -> Any:
     try:
-        return msgspec.convert(given, kind)
+        return msgspec.convert(_clean(given), kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ProtocolError(f"event is not as expected: {error}") from None
+
+
+def _clean(given: Any) -> Any:
+    """Return JSON values without lone surrogates (a file name may hold them): not storable."""
+    if isinstance(given, str):
+        return given.encode("utf-8", "replace").decode()
+    if isinstance(given, list):
+        return [_clean(v) for v in given]
+    if isinstance(given, dict):
+        return {_clean(k): _clean(v) for k, v in given.items()}
+    return given

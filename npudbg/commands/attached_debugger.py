@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
 from npudbg.commands import attached_text
@@ -41,33 +42,37 @@ class _Seen:
 
 @dataclass
 class Terminal:
-    """Where questions are asked and answered."""
+    """Where questions are asked and answered: two file descriptors, unbuffered.
 
-    read: IO[str]
-    write: IO[str]
+    A thread may still be waiting in :meth:`ask` when the interpreter ends; a
+    buffered file would then be locked.
+    """
+
+    read: int
+    write: int
 
     @classmethod
     def open(cls) -> Terminal | None:
         """Return the controlling terminal, or None where there is none."""
         try:
-            return cls(
-                Path("/dev/tty").open(encoding="utf-8", errors="replace"),
-                Path("/dev/tty").open("w", encoding="utf-8", errors="replace"),
-            )
+            fd = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
         except OSError:
             return None
+        return cls(fd, fd)
 
     def ask(self, question: str) -> str:
-        """Return the answer's first letter; ``c`` at the end of input."""
-        self.write.write(question)
-        self.write.flush()
-        line = self.read.readline()
-        return "c" if not line else (line.strip().lower()[:1] or "c")
+        """Return the answer's first letter; ``c`` for an empty one and at the end of input."""
+        try:
+            os.write(self.write, question.encode())
+            line = os.read(self.read, 1024)
+        except OSError:
+            return "c"
+        return line.decode(errors="replace").strip().lower()[:1] or "c"
 
     def say(self, line: str) -> None:
         """Print a line."""
-        self.write.write(line + "\n")
-        self.write.flush()
+        with contextlib.suppress(OSError):
+            os.write(self.write, line.encode() + b"\n")
 
 
 @dataclass

@@ -48,7 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--break-on-error",
         action="store_true",
-        help="hold the first faulty call; asks on the terminal, aborts the call where there is none",
+        help="hold the first faulty call: ask on the terminal, abort the call where there is none",
     )
     how.add_argument("--batch", action="store_true", help="never stop, report only")
     how.add_argument(

@@ -161,6 +161,10 @@ def test_field_case_transposed_view():
     x = np.random.default_rng(0).random((1, 8, 8, 3), "f4").transpose(0, 3, 1, 2)
     assert describe(x)["transposed_by"] == [0, 3, 1, 2]
     assert describe(x)["permutation"] == [0, 2, 3, 1]
+    # The batch axis of one element has no say, whatever its stride (0 after [None]).
+    y = np.zeros((8, 8, 3), "f4").transpose(2, 0, 1)[None]
+    assert describe(y)["strides"][0] == 0
+    assert describe(y)["transposed_by"] == [0, 3, 1, 2]
 
 
 def test_innocent_arrays():
