@@ -25,12 +25,13 @@ def encode(data: Buffer, *, hurry: bool = False) -> tuple[int, Buffer]:
 
     Args:
         data: Bytes to store.
-        hurry: Demand a gain of a half, because the writer is behind the device.
+        hurry: Demand a gain of three quarters (which is also quick to pack), because
+            the writer is behind the device.
     """
     view = memoryview(data)
     if len(view) < 64:
         return RAW, data
-    least = 0.5 if hurry else _MIN_GAIN
+    least = 0.75 if hurry else _MIN_GAIN
     if len(view) > 4 * _SAMPLE:
         # A piece from the middle tells at 1/32 of the cost whether it is worth it.
         middle = len(view) // 2

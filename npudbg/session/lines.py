@@ -13,7 +13,18 @@ from typing import Literal, NamedTuple
 from npudbg.session.records import Subject
 
 Style = Literal[
-    "", "title", "dim", "key", "address", "number", "ok", "warn", "error", "changed", "current", "mark"
+    "",
+    "title",
+    "dim",
+    "key",
+    "address",
+    "number",
+    "ok",
+    "warn",
+    "error",
+    "changed",
+    "current",
+    "mark",
 ]
 
 

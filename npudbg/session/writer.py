@@ -7,6 +7,7 @@ backlog is bounded in bytes: a caller that runs ahead waits.
 
 from __future__ import annotations
 
+import os
 import queue
 import sqlite3
 import tempfile
@@ -30,6 +31,7 @@ _BACKLOG_BYTES = 48 << 20
 _HURRY_BYTES = 16 << 20
 _COMMIT_BYTES = 64 << 20
 _COMMIT_SECONDS = 1.0
+_SYNC_BYTES = 16 << 20
 _ROWS_PER_CHUNK = 4096
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -59,8 +61,6 @@ class SessionWriter:
         self.temporary = path is None
         if path is None:
             handle, name = tempfile.mkstemp(suffix=schema.SUFFIX, prefix="npudbg-")
-            import os
-
             os.close(handle)
             path = name
         self.path = Path(path)
@@ -93,6 +93,7 @@ class SessionWriter:
         self._n_accesses = 0
         self._total_commands = 0
         self._max_cycle = 0
+        self._stored = 0
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="npudbg-writer", daemon=True)
         self._thread.start()
@@ -241,6 +242,10 @@ class SessionWriter:
         self._queue.put(None)
         self._thread.join()
         self._db.close()
+        if self._stored < _SYNC_BYTES:
+            # Cheap for a small session; a large one is left to the system's own pace.
+            with self._partial.open("rb") as file:
+                os.fsync(file.fileno())
         if self._error is not None and raise_error:
             raise UserError(
                 f"{self.path}: writing the session failed ({self._error})"
@@ -283,6 +288,7 @@ class SessionWriter:
         kind, stored = codec.encode(view, hurry=self._backlog > _HURRY_BYTES)
         number = len(self._chunks)
         self._chunks[digest] = number
+        self._stored += len(stored)
         self._db.execute("INSERT INTO chunk VALUES (?,?,?,?)", (number, kind, len(view), stored))
         return number
 

@@ -1,0 +1,130 @@
+"""Issuing commands: numbers, engines and cycles of every row that is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from npudbg.device.kernels.base import Box
+from npudbg.session.commands import ACCESS, COMMAND, MAX_BOX_RANK, Kind, Rows, Space, Status
+from npudbg.targets.profile import Target
+
+_NO_BOX = ((0, 0),) * MAX_BOX_RANK
+_PADS = [((0, 1),) * n for n in range(MAX_BOX_RANK + 1)]
+
+
+def engine_names(target: Target) -> tuple[str, ...]:
+    """Return the machine's engines: DMA channels, arrays, the host."""
+    return (*(f"dma{i}" for i in range(max(target.dma.channels, 1))), "mac", "vec", "host")
+
+
+def row_box(box: Box | None) -> tuple[tuple[int, int], ...]:
+    """Return a box as a command row holds it: six axes, missing ones 0:1."""
+    if box is None:
+        return _NO_BOX
+    if len(box) >= MAX_BOX_RANK:
+        return box[:MAX_BOX_RANK]
+    return (*box, *_PADS[MAX_BOX_RANK - len(box)])
+
+
+class Issuer:
+    """Numbers commands and gives each its place on the time line.
+
+    An engine does one thing at a time; a command starts when its engine is free
+    and what it depends on has ended.
+    """
+
+    def __init__(self, target: Target) -> None:
+        """Start at command 0, cycle 0."""
+        self.engines = engine_names(target)
+        self.index = {name: i for i, name in enumerate(self.engines)}
+        self.free = [0] * len(self.engines)
+        self.busy = [0] * len(self.engines)
+        self.serial = not target.dma.overlap
+        self.next_seq = 0
+        self.now = 0
+        self._rows: list[tuple[Any, ...]] = []
+        self._accesses: list[tuple[int, ...]] = []
+
+    def issue(
+        self,
+        kind: Kind,
+        engine: int,
+        cycles: int,
+        earliest: int = 0,
+        *,
+        node: int = -1,
+        tensor: int = -1,
+        tile: int = -1,
+        src: tuple[int, int] = (Space.NONE, 0),
+        dst: tuple[int, int] = (Space.NONE, 0),
+        nbytes: int = 0,
+        box: Box | None = None,
+        status: int = Status.OK,
+        after: bool = True,
+    ) -> tuple[int, int]:
+        """Record one command.
+
+        Args:
+            kind: What it is.
+            engine: Index of the engine.
+            cycles: How long it takes.
+            earliest: Cycle before which it cannot start.
+            node: Node it belongs to.
+            tensor: Tensor it moves or makes.
+            tile: Tile of the group.
+            src: Space and address it reads.
+            dst: Space and address it writes.
+            nbytes: Bytes it writes at ``dst``.
+            box: Region of ``tensor``.
+            status: How it ended.
+            after: Whether it waits for its engine (a second result of one kernel
+                starts with the first).
+
+        Returns:
+            Its number and the cycle at which it ends.
+        """
+        start = max(earliest, self.free[engine]) if after else earliest
+        if self.serial and after:
+            start = max(start, self.now)
+        end = start + cycles
+        self.free[engine] = max(self.free[engine], end)
+        if after:
+            self.busy[engine] += cycles
+        self.now = max(self.now, end)
+        seq = self.next_seq
+        self.next_seq = seq + 1
+        self._rows.append(
+            (
+                seq, start, end, src[1], dst[1], nbytes, node, tensor, tile,
+                kind, engine, status, src[0], dst[0], 0, 0, row_box(box),
+            )
+        )  # fmt: skip
+        return seq, end
+
+    def reads(
+        self, seq: int, space: int, address: int, nbytes: int, tensor: int, operand: int, by: int
+    ) -> None:
+        """Record that command ``seq`` read a range that command ``by`` had written."""
+        self._accesses.append((seq, address, nbytes, tensor, operand, space, 0, by))
+
+    def set_status(self, seq: int, status: int) -> None:
+        """Change the status of a command that is not taken yet."""
+        first = self.next_seq - len(self._rows)
+        row = self._rows[seq - first]
+        self._rows[seq - first] = (*row[:11], status, *row[12:])
+
+    def take(self) -> tuple[Rows, Rows]:
+        """Return the commands and accesses recorded since the last call."""
+        rows = np.array(self._rows, COMMAND)
+        accesses = np.array(self._accesses, ACCESS)
+        self._rows, self._accesses = [], []
+        return rows, accesses
+
+
+def dma_channels(target: Target, issuer: Issuer) -> tuple[Sequence[int], int]:
+    """Return the channels that load, and the one that stores."""
+    count = max(target.dma.channels, 1)
+    return (range(count - 1), count - 1) if count > 1 else (range(1), 0)

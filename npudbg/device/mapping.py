@@ -1,0 +1,71 @@
+"""Operator mapping: on the device, or on the host, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from npudbg.device.kernels.registry import kernel_for
+from npudbg.device.numerics import Numerics
+from npudbg.device.values import Value
+from npudbg.graph.ir import Node
+from npudbg.targets.profile import Target
+
+_NAMES = {
+    "float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16", "bool": "bool",
+}  # fmt: skip
+
+
+class Mapper:
+    """Decides where nodes run.
+
+    Args:
+        target: The profile: operators and types with a unit of their own.
+        numerics: Types in device memory.
+    """
+
+    def __init__(self, target: Target, numerics: Numerics) -> None:
+        """Read the profile's lists."""
+        self._target, self._numerics = target, numerics
+        self._only = frozenset(target.operators.supported)
+        self._not = frozenset(target.operators.unsupported)
+        self._dtypes = frozenset(target.compute.dtypes)
+
+    def allowed(self, node: Node) -> bool:
+        """Whether the target has a kernel for the operator, types not considered."""
+        return not self._why_operator(node)
+
+    def on_device(self, node: Node, values: Mapping[str, Value]) -> bool:
+        """Whether a node with known values runs on the device."""
+        return not self.why_host(node, values)
+
+    def why_host(self, node: Node, values: Mapping[str, Value]) -> str:
+        """Return why a node runs on the host, or ``""`` if it runs on the device."""
+        why = self._why_operator(node)
+        if why:
+            return why
+        for name in (*node.reads, *node.writes):
+            value = values.get(name)
+            if value is None:
+                continue
+            if not value.is_tensor:
+                return "its values are not plain tensors"
+            if value.static and name in node.reads:
+                continue
+            dtype = value.array.dtype
+            if self._dtypes and _NAMES.get(dtype.name, dtype.name) not in self._dtypes:
+                return f"the target has no unit for {dtype.name}"
+            if value.array.size == 0:
+                return "a tensor without elements"
+        if kernel_for(node.op_type, node.domain) is not None and node.captured:
+            return "it reads values of an outer graph"
+        return ""
+
+    def _why_operator(self, node: Node) -> str:
+        if kernel_for(node.op_type, node.domain) is None:
+            return "no kernel for this operator"
+        operators = self._target.operators
+        if operators.mode == "only" and node.op_type not in self._only:
+            return f"{self._target.name} does not list this operator"
+        if node.op_type in self._not:
+            return f"{self._target.name} does not run this operator"
+        return ""

@@ -1,0 +1,114 @@
+"""The device's own number formats.
+
+A tensor lies in device memory in the device's type.  A kernel widens its
+operands, computes, and rounds the result once to the device's type: with
+overflow to infinity, or to the largest finite value where the chip saturates.
+ONNX Runtime's CPU kernels compute fp16 models in fp32 between casts and so hide
+an overflow; rounding every result is what makes it visible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from npudbg.session.records import Quantization
+
+Array = npt.NDArray[Any]
+
+F16_MAX = 65504.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor as it lies in device memory."""
+
+    array: Array
+    quantization: Quantization | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """Rounding of a run.
+
+    Attributes:
+        precision: ``fp32`` (types as the model has them), ``fp16``, ``bf16``, ``int8``.
+        saturate: Overflow gives the largest finite value instead of infinity.
+        flush: Subnormal results become zero.
+    """
+
+    precision: str = "fp32"
+    saturate: bool = False
+    flush: bool = False
+
+    def device_dtype(self, model: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the type in device memory of a tensor of the model's type."""
+        if model.kind != "f" or model.itemsize < 4:
+            return model
+        if self.precision == "fp16":
+            return np.dtype("<f2")
+        if self.precision == "bf16":
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(np.int8) if self.precision == "int8" else model
+
+    def store(
+        self, array: Array, like: Quantization | None = None, *, weight: bool = False
+    ) -> Stored:
+        """Round a result to the device's type.
+
+        Args:
+            array: Values in the model's type.
+            like: int8: use these parameters rather than the values' own range.
+            weight: int8: symmetric, one scale an output channel (axis 0).
+        """
+        array = np.ascontiguousarray(array)
+        goal = self.device_dtype(array.dtype)
+        if goal == array.dtype:
+            if goal.kind == "f" and (self.saturate and goal.itemsize == 2):
+                array = _saturated(array, F16_MAX)
+            return Stored(array)
+        if goal == np.int8:
+            from npudbg.device.quantize import choose, quantize
+
+            parameters = like or choose(array, weight=weight)
+            return Stored(quantize(array, parameters), parameters)
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            if self.saturate:
+                array = _saturated(
+                    array, F16_MAX if goal.itemsize == 2 and goal.kind == "f" else None
+                )
+            rounded = array.astype(goal)
+        if self.flush:
+            rounded[np.abs(rounded) < _tiny(goal)] = 0
+        return Stored(rounded)
+
+    def load(self, stored: Stored, model: np.dtype[Any]) -> Array:
+        """Widen a stored tensor to the model's type for a kernel."""
+        if stored.quantization is not None:
+            from npudbg.device.quantize import dequantize
+
+            return dequantize(stored.array, stored.quantization).astype(model, copy=False)
+        return stored.array if stored.array.dtype == model else stored.array.astype(model)
+
+
+def _saturated(array: Array, limit: float | None) -> Array:
+    """Clip to the finite range; NaN stays NaN, infinity becomes the limit."""
+    if limit is None:
+        import ml_dtypes
+
+        limit = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+    if array.size and not (np.abs(array, dtype=array.dtype).max() <= limit):
+        return np.clip(array, -limit, limit).astype(array.dtype)
+    return array
+
+
+def _tiny(dtype: np.dtype[Any]) -> float:
+    import ml_dtypes
+
+    info = np.finfo(dtype) if dtype.kind == "f" else ml_dtypes.finfo(dtype)
+    return float(info.tiny)

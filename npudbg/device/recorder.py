@@ -1,0 +1,147 @@
+"""From the machine's values to the session's records; scanning beside computing."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from npudbg.device.values import Value
+from npudbg.graph.ir import Graph, Node
+from npudbg.session.dtypes import dtype_name
+from npudbg.session.records import NodeRecord, Stats, TensorRecord
+from npudbg.session.scan import scan
+from npudbg.session.text import safe
+from npudbg.session.writer import SessionWriter
+
+_BACKLOG_BYTES = 48 << 20
+
+
+class Recorder:
+    """Writes what the machine does into a session.
+
+    Scanning runs in a thread of its own; a tensor's record is written when its
+    scan is done.  The bytes that wait are bounded.
+    """
+
+    def __init__(self, writer: SessionWriter, graph: Graph) -> None:
+        """Record into ``writer``."""
+        self.writer, self.graph = writer, graph
+        self.stats: dict[int, Stats | None] = {}
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="npudbg-scan")
+        self._room = threading.Condition()
+        self._backlog = 0
+        self._pending: deque[tuple[TensorRecord, Future[Stats | None]]] = deque()
+
+    def tensor(self, value: Value) -> None:
+        """Record a value's final bytes and statistics."""
+        consumers = tuple(n.index for n in self.graph.consumers(value.name))
+        if not value.is_tensor:
+            self.writer.add_tensor(
+                TensorRecord(
+                    id=value.id,
+                    name=value.name,
+                    role=value.role,
+                    shape=value.shape or (),
+                    dtype=_kind(value),
+                    space="host",
+                    producer=value.producer,
+                    consumers=consumers,
+                    value=safe(value.data, 200),
+                )
+            )
+            return
+        array = value.array
+        record = TensorRecord(
+            id=value.id,
+            name=value.name,
+            role=value.role,
+            shape=array.shape,
+            dtype=dtype_name(array.dtype),
+            strides=array.strides,
+            address=value.allocation.address if value.allocation is not None else None,
+            space="ddr",
+            base_nbytes=array.nbytes,
+            owner="device",
+            blob=self.writer.put_array(array),
+            producer=value.producer,
+            consumers=consumers,
+            first_seq=value.first,
+            last_seq=value.by,
+            quantization=value.quantization,
+        )
+        with self._room:
+            while self._backlog > 0 and self._backlog + array.nbytes > _BACKLOG_BYTES:
+                self._room.wait()
+            self._backlog += array.nbytes
+        self._pending.append((record, self._pool.submit(self._scan, array)))
+        self._settle(wait=False)
+
+    def node(
+        self,
+        node: Node,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        **what: Any,
+    ) -> None:
+        """Record a node."""
+        self.writer.add_node(
+            NodeRecord(
+                index=node.index,
+                name=node.name,
+                op_type=node.op_type,
+                domain=node.domain,
+                inputs=inputs,
+                outputs=outputs,
+                attributes=_attributes(node),
+                **what,
+            )
+        )
+
+    def finish(self) -> None:
+        """Wait for all scans and write their records."""
+        self._settle(wait=True)
+        self._pool.shutdown()
+
+    def _scan(self, array: Any) -> Stats | None:
+        try:
+            return scan(array)
+        finally:
+            with self._room:
+                self._backlog -= array.nbytes
+                self._room.notify()
+
+    def _settle(self, *, wait: bool) -> None:
+        while self._pending and (wait or self._pending[0][1].done()):
+            record, future = self._pending.popleft()
+            stats = future.result()
+            self.stats[record.id] = stats
+            fields = {name: getattr(record, name) for name in record.__struct_fields__}
+            self.writer.add_tensor(TensorRecord(**{**fields, "stats": stats}))
+
+
+def _kind(value: Value) -> str:
+    data = value.data
+    if data is None:
+        return "optional"
+    if isinstance(data, dict):
+        return "map"
+    if isinstance(data, np.ndarray):
+        return "string"
+    return "sequence"
+
+
+def _attributes(node: Node) -> dict[str, str]:
+    heavy = getattr(node.attributes, "heavy", frozenset())
+    return {
+        safe(name, 40): "tensor" if name in heavy else safe(_short(node.attributes[name]), 80)
+        for name in list(node.attributes)[:32]
+    }
+
+
+def _short(value: Any) -> str:
+    operators = getattr(value, "operators", None)
+    return f"graph of {sum(operators.values())} nodes" if operators is not None else str(value)
