@@ -43,6 +43,8 @@ class Folder:
         """
         name = safe(tensor.name)
         entries = {e.key: e.value for e in tensor.external_data}
+        if not all(isinstance(text, str) for text in entries.values()):
+            raise UserError(f"{self._where}: external data of {name!r}: its location is not UTF-8")
         location = entries.get("location", "")
         path, size = self._sizes.get(location) or self._resolve(name, location)
         offset = self._number(name, "offset", entries.get("offset", "0"))

@@ -18,6 +18,7 @@ from npudbg.graph.ir import Graph, Initializer, Node, Types
 from npudbg.graph.operators import Operators, plain_domain, read_opsets
 from npudbg.graph.tensors import initializer, sparse_initializer
 from npudbg.graph.types import contract
+from npudbg.graph.utf8 import check_text
 from npudbg.session.errors import UserError
 from npudbg.session.text import safe
 
@@ -102,6 +103,7 @@ def from_proto(
     check_depth(proto.node)
     for function in model.functions:
         check_depth(function.node)
+    check_text(model)
     opset = read_opsets(model.opset_import)
     if "" not in opset and (not opset or model.ir_version < 3):
         opset[""] = 1  # what files from before opset imports mean

@@ -118,7 +118,8 @@ def read_header(
     raw = take(length)
     if len(raw) < length or start > size:
         raise UserError(
-            f"{where}: cut: {length - len(raw):,} bytes of the .npy header are missing; copy it again"
+            f"{where}: cut: {length - len(raw):,} bytes of the .npy header are missing; "
+            "copy it again"
         )
     try:
         text = raw.decode("utf-8" if version == (3, 0) else "latin-1")
@@ -195,8 +196,8 @@ def _shape(text: str) -> tuple[int, ...]:
 def _dtype(descr: str, element: str | None, where: str) -> np.dtype[Any]:
     if descr.lstrip("<>|=")[:1] == "O":
         raise UserError(
-            f"{where}: an array of Python objects, which are pickled and never opened; save numbers "
-            "(array.astype(numpy.float32))"
+            f"{where}: an array of Python objects, which are pickled and never opened; "
+            "save numbers (array.astype(numpy.float32))"
         )
     try:
         # Only the plain spelling: numpy.dtype() itself takes far more than a type string.

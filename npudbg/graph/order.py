@@ -52,4 +52,6 @@ def _cycle(before: Sequence[set[int]], stuck: set[int]) -> list[int]:
         seen[node] = len(path)
         path.append(node)
         node = min(before[node] & stuck)
-    return path[seen[node] :][::-1]
+    ring = path[seen[node] :][::-1]
+    first = ring.index(min(ring))
+    return ring[first:] + ring[:first]

@@ -124,8 +124,8 @@ class Stored:
         need = self.count
         if number in (14, 15):  # complex: real and imaginary part
             need *= 2
-        elif self.dtype in PACKED_BITS:
-            need = stored_nbytes(self.dtype, need)
+        elif PACKED_BITS.get(self.dtype, 8) <= 4:
+            need = stored_nbytes(self.dtype, need)  # an entry holds a byte of them
         return have, need, "values"
 
 

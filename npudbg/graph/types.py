@@ -40,7 +40,15 @@ ELEMENT = {
     27: "float6_e2m3fn",
     28: "float6_e3m2fn",
 }
-PACKED_BITS = {"uint4": 4, "int4": 4, "float4_e2m1fn": 4, "uint2": 2, "int2": 2}
+PACKED_BITS = {
+    "uint4": 4,
+    "int4": 4,
+    "float4_e2m1fn": 4,
+    "uint2": 2,
+    "int2": 2,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+}
 """Element types that a file stores several to a byte."""
 
 _PLACEHOLDERS = frozenset({"", "?", "-1", "*", "None", "none"})
@@ -136,6 +144,7 @@ def _axis(dim: Any) -> int | str | None:
     which = dim.WhichOneof("value")
     if which == "dim_value":
         return int(dim.dim_value) if dim.dim_value >= 0 else None
-    if which == "dim_param" and dim.dim_param not in _PLACEHOLDERS:
-        return str(dim.dim_param)
+    # A name that is not UTF-8 comes as bytes: it cannot be typed, so it names nothing.
+    if which == "dim_param" and isinstance(dim.dim_param, str):
+        return None if dim.dim_param in _PLACEHOLDERS else str(dim.dim_param)
     return None
