@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from npudbg.graph.ir import Graph
     from npudbg.graph.loader import load as load_graph
+    from npudbg.graph.types import contract as value_contract
     from npudbg.layers.case import Case
     from npudbg.layers.catalogue import Entry
     from npudbg.layers.findings import Rule, finding, judge
     from npudbg.plugins.announce import verb_names
     from npudbg.plugins.api import Panel, PanelContext, Verb
     from npudbg.plugins.hooks import hookimpl
+    from npudbg.plugins.judging import judge_model
     from npudbg.plugins.loading import Plugins, loaded
     from npudbg.plugins.output import (
         exit_code,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
         write_lines,
     )
     from npudbg.session.errors import UserError
-    from npudbg.session.lines import Line, Span, line
+    from npudbg.session.lines import Line, Span, Style, line
     from npudbg.session.reader import Session
     from npudbg.session.records import Finding, Meta, NodeRecord, Stats, Subject, TensorRecord
     from npudbg.session.text import safe
@@ -63,6 +65,7 @@ __all__ = [
     "SessionWriter",
     "Span",
     "Stats",
+    "Style",
     "Subject",
     "Target",
     "TensorRecord",
@@ -74,11 +77,13 @@ __all__ = [
     "finding_lines",
     "hookimpl",
     "judge",
+    "judge_model",
     "line",
     "load_graph",
     "load_target",
     "loaded",
     "safe",
+    "value_contract",
     "verb_names",
     "write_json",
     "write_lines",
@@ -100,6 +105,7 @@ _HOME = {
     "SessionWriter": "npudbg.session.writer",
     "Span": "npudbg.session.lines",
     "Stats": "npudbg.session.records",
+    "Style": "npudbg.session.lines",
     "Subject": "npudbg.session.records",
     "Target": "npudbg.targets.profile",
     "TensorRecord": "npudbg.session.records",
@@ -111,11 +117,13 @@ _HOME = {
     "finding_lines": "npudbg.plugins.output",
     "hookimpl": "npudbg.plugins.hooks",
     "judge": "npudbg.layers.findings",
+    "judge_model": "npudbg.plugins.judging",
     "line": "npudbg.session.lines",
     "load_graph": "npudbg.graph.loader:load",
     "load_target": "npudbg.targets.loader:load",
     "loaded": "npudbg.plugins.loading",
     "safe": "npudbg.session.text",
+    "value_contract": "npudbg.graph.types:contract",
     "verb_names": "npudbg.plugins.announce",
     "write_json": "npudbg.plugins.output",
     "write_lines": "npudbg.plugins.output",

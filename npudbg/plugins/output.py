@@ -78,9 +78,11 @@ def finding_lines(finding: Finding) -> list[Line]:
 
 
 def write_lines(lines: Iterable[Line]) -> None:
-    """Print lines as plain text."""
+    """Print lines as plain text; what the terminal's encoding lacks becomes ``?``."""
+    encoding = sys.stdout.encoding or "utf-8"
     for each in lines:
-        sys.stdout.write(each.text.rstrip() + "\n")
+        text = each.text.rstrip() + "\n"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
 def write_json(document: dict[str, Any]) -> None:
