@@ -190,6 +190,11 @@ class Recorder:
         )
         self._writer.close()
 
+    def discard(self) -> None:
+        """Leave no file behind: there was no run."""
+        if self._writer is not None:
+            self._writer.discard()
+
     # -- inside --------------------------------------------------------------------------
 
     def _place(

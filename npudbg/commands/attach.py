@@ -86,6 +86,9 @@ def _join(args: argparse.Namespace) -> int:
         # Ctrl-C leaves the program: it sees the end of the talk and goes on.
         with contextlib.suppress(KeyboardInterrupt):
             attached.join(path, debugger)
+    except BaseException:
+        debugger.recorder.discard()
+        raise
     finally:
         debugger.close()
     return finish()

@@ -81,26 +81,45 @@ class Bench:
         return [_renumbered(f, together) for f in found]
 
     def _graph(self, session: AttachedSession | None) -> Graph | None:
-        """Return the model's graph where it lies in a file that can be read."""
-        from npudbg.graph.loader import load
+        """Return the session's model, read from its file or bytes; None where it cannot be."""
         from npudbg.session.errors import UserError
 
-        if session is None or not session.model.path:
+        if session is None or (not session.model.path and session.data is None):
             return None
-        path = session.model.path
-        if path not in self._graphs:
+        key = session.model.path or f"{session.program.pid}/{session.number}"
+        if key not in self._graphs:
             try:
-                self._graphs[path] = load(path)
+                self._graphs[key] = _read_model(session)
             except UserError as error:
-                self._graphs[path] = None
+                self._graphs[key] = None
                 self.notes.append(f"model not read, only its contract is known: {error}")
-        return self._graphs[path]
+        return self._graphs[key]
 
     @staticmethod
     def _model(session: AttachedSession | None, graph: Graph | None) -> Any:
         if graph is not None:
             return graph.record()
         return None if session is None else session.model
+
+
+def _read_model(session: AttachedSession) -> Graph:
+    from npudbg.graph.loader import from_proto, load
+    from npudbg.session.errors import UserError
+
+    if session.data is None:
+        return load(session.model.path)
+    import hashlib
+
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    data = bytes(session.data)
+    try:
+        proto = onnx.ModelProto.FromString(data)
+    except DecodeError:
+        raise UserError("the bytes passed to InferenceSession are no ONNX model") from None
+    digest = hashlib.sha256(data).hexdigest()
+    return from_proto(proto, name=session.model.name, sha256=digest, nbytes=len(data))
 
 
 def _host_tensors(placed: Sequence[Placed]) -> list[HostTensor]:

@@ -35,6 +35,9 @@ ended it); 2 for wrong usage.
 
 WAIT_SECONDS = 300.0
 
+PAUSE_SECONDS = 600.0
+"""How long a call waits for a debugger that asks nobody, before it goes on alone."""
+
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -118,7 +121,11 @@ def _run_judged(argv: list[str], args: argparse.Namespace) -> int:
             terminal=terminal,
             options={"program": argv},
         )
-        code = supervise(argv, debugger, pause_seconds=None if terminal else 600.0)
+        try:
+            code = supervise(argv, debugger, pause_seconds=None if terminal else PAUSE_SECONDS)
+        except BaseException:
+            debugger.recorder.discard()
+            raise
         if not debugger.programs:
             out.write(
                 "npudbg: no call was seen: the program never loaded ONNX Runtime with the agent "
