@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-
 import numpy.typing as npt
 
 from npudbg.graph.ir import Graph
@@ -62,6 +61,7 @@ class Case:
         preprocessing: By input name.
         session: The recorded run.
         synthesised: Names of inputs that npudbg made up itself.
+        manifest: Facts of the runtime on the board, as the user gave them.
     """
 
     target: Target
@@ -73,12 +73,10 @@ class Case:
     preprocessing: Mapping[str, Preprocessing] = field(default_factory=dict)
     session: Session | None = None
     synthesised: frozenset[str] = frozenset()
+    manifest: Mapping[str, Any] = field(default_factory=dict)
 
     def contract(self, name: str) -> ValueContract | None:
         """Return the model's contract of an input, or None if it has none of that name."""
         if self.model is None:
             return None
         return next((v for v in self.model.inputs if v.name == name), None)
-
-
-

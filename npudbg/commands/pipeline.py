@@ -1,0 +1,359 @@
+"""The main job: from a model and its inputs to a judged session.
+
+Host facts, layers 1 and 2, the device, layers 3 and 4, the verdict; all of it
+ends in one session file that every view reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from npudbg.backends.base import HostInput
+    from npudbg.graph.ir import Graph
+    from npudbg.layers.case import Case, HostTensor, Preprocessing
+    from npudbg.session.records import Finding, Verdict
+    from npudbg.targets.profile import Target
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the user asked for, parsed.
+
+    Attributes:
+        model: Path of the ONNX file.
+        feeds: Input specifications in order (``FILE`` or ``NAME=FILE[:DTYPE:SHAPE]``).
+        target: Profile name or file.
+        dims: Open axes by symbol or ``input.AXIS``.
+        precision: Number format; None for the profile's own.
+        preprocessing: What the model expects of values and layout, by input name
+            (``""`` for every input).
+        host_addresses: Where buffers are said to lie on the board, by input name.
+        seed: Of synthesised inputs.
+        save: Where the session goes; None keeps it in a temporary file.
+        keep_data: Whether tensor bytes are recorded.
+        fused: Whether element-wise nodes are fused.
+        manifest: Facts of the runtime on the board (versions …).
+        options: The command line's options, for the record.
+    """
+
+    model: str
+    feeds: Sequence[str] = ()
+    target: str = "generic"
+    dims: Mapping[str, int] = field(default_factory=dict)
+    precision: str | None = None
+    preprocessing: Mapping[str, Preprocessing] = field(default_factory=dict)
+    host_addresses: Mapping[str, int] = field(default_factory=dict)
+    seed: int = 0
+    save: str | None = None
+    keep_data: bool = True
+    fused: bool = True
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Judged:
+    """A finished job.
+
+    Attributes:
+        path: The session file (temporary unless the job named one).
+        findings: By layer.
+        verdict: The answer on top.
+        status: ``complete``, ``failed``, ``cancelled`` or ``not-run``.
+        outputs: The model's outputs by name (empty if it did not run).
+    """
+
+    path: Path
+    findings: list[Finding]
+    verdict: Verdict
+    status: str
+    outputs: Mapping[str, Any]
+
+
+def run_job(
+    job: Job, *, progress: Progress | None = None, cancel: threading.Event | None = None
+) -> Judged:
+    """Run a job.
+
+    Raises:
+        UserError: Anything of the user's is unreadable or unusable.
+    """
+    from npudbg.graph import loader
+    from npudbg.targets.loader import load_toml_text, toml_text
+
+    text = toml_text(job.target)
+    target = load_toml_text(text, job.target)
+    graph = loader.load(job.model, dims=_symbols(job.dims))
+    arrays, notes, made = feed_arrays(graph, job)
+    return judge_run(
+        job, graph, target, arrays, target_toml=text, notes=notes, synthesised=made,
+        progress=progress, cancel=cancel,
+    )  # fmt: skip
+
+
+def judge_run(
+    job: Job,
+    graph: Graph,
+    target: Target,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    *,
+    target_toml: str = "",
+    notes: Sequence[str] = (),
+    synthesised: frozenset[str] = frozenset(),
+    loaded: bool = True,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+) -> Judged:
+    """Judge and run a loaded model on arrays.
+
+    Args:
+        job: Options; its model and feeds are not read again.
+        graph: The model.
+        target: The profile.
+        arrays: Inputs by name.
+        target_toml: The profile's text.
+        notes: What npudbg chose itself.
+        synthesised: Inputs that it made up.
+        loaded: The arrays are npudbg's own copies of files; their addresses are
+            then of no interest.
+        progress: See :class:`~npudbg.backends.base.Request`.
+        cancel: See there.
+    """
+    from npudbg.backends.base import Request
+    from npudbg.backends.simulated import Simulated, write_meta
+    from npudbg.layers.case import Case
+    from npudbg.layers.counters import counters
+    from npudbg.layers.findings import judge
+    from npudbg.layers.verdict import verdict
+    from npudbg.session.reader import Session
+    from npudbg.session.writer import SessionWriter
+
+    precision = job.precision or target.compute.default_precision
+    hosts = host_tensors(arrays, job.host_addresses, target, loaded=loaded)
+    case = Case(
+        target=target,
+        precision=precision,
+        model=graph.record(),
+        graph=graph,
+        inputs=tuple(h for h, _ in hosts),
+        dims=job.dims,
+        preprocessing=_per_input(job.preprocessing, arrays),
+        synthesised=synthesised,
+        manifest=job.manifest,
+    )
+    extra, failed = plugin_rules()
+    findings = judge(case, 1, extra, failed) + judge(case, 2, extra, failed)
+    writer = SessionWriter(job.save, keep_data=job.keep_data)
+    try:
+        for host, _ in hosts:
+            _record_host(writer, host)
+        request = Request(
+            graph=graph,
+            target=target,
+            target_toml=target_toml,
+            inputs=tuple(i for _, i in hosts),
+            precision=precision,
+            fused=job.fused,
+            options=job.options,
+            notes=tuple(notes),
+            progress=progress,
+            cancel=cancel,
+        )
+        refused = why_not_fed(case)
+        outputs: Mapping[str, Any] = {}
+        if refused:
+            status = "not-run"
+            write_meta(writer, request, "simulated")
+        else:
+            result = Simulated().run(request, writer)
+            status, outputs = result.status, result.outputs
+        part = writer.finish(status=status)
+        with Session.open(part) as session:
+            judged = _with_session(case, session)
+            findings += judge(judged, 3, extra, failed) + judge(judged, 4, extra, failed)
+            measured = counters(session, target)
+        findings.sort(key=lambda f: f.layer or 9)
+        answer = verdict(findings, case=case, status=status)
+        writer.amend(findings, answer, measured)
+        return Judged(writer.publish(), findings, answer, status, outputs)
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def feed_arrays(
+    graph: Graph, job: Job
+) -> tuple[dict[str, npt.NDArray[Any]], list[str], frozenset[str]]:
+    """Read or synthesise the model's inputs.
+
+    Returns:
+        Arrays by name in the model's order, notes, and the names that were made up.
+    """
+    from npudbg.graph.feeds import assign, read_feed, synthesize
+    from npudbg.graph.shapes import bind
+
+    names = {c.name for c in (*graph.inputs, *graph.defaults)}
+    feeds = [feed for spec in job.feeds for feed in read_feed(spec, names)]
+    given = assign(graph, feeds)
+    binding = bind(graph, {n: a.shape for n, a in given.items()}, job.dims)
+    notes = list(binding.notes)
+    made: list[str] = []
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for contract in graph.inputs:
+        array = given.get(contract.name)
+        if array is None:
+            array = synthesize(contract, binding.shapes[contract.name], job.seed)
+            made.append(contract.name)
+        arrays[contract.name] = array
+    arrays.update({n: a for n, a in given.items() if n not in arrays})
+    if made:
+        notes.append(f"inputs made up from the model's contract with --seed {job.seed}")
+    return arrays, notes, frozenset(made)
+
+
+def host_tensors(
+    arrays: Mapping[str, npt.NDArray[Any]],
+    addresses: Mapping[str, int],
+    target: Target,
+    *,
+    loaded: bool,
+) -> list[tuple[HostTensor, HostInput]]:
+    """Describe arrays as host tensors, and as buffers that a driver is handed.
+
+    Raises:
+        UserError: An address is given for an input that the model does not have.
+    """
+    from npudbg.agent.describe import describe, dtype_name, raw_copy
+    from npudbg.backends.base import HostInput
+    from npudbg.device.machine import HostBuffer
+    from npudbg.layers.case import HostTensor
+    from npudbg.session.errors import UserError
+    from npudbg.session.records import TensorRecord
+    from npudbg.session.text import safe
+
+    unknown = [n for n in addresses if n not in arrays]
+    if unknown:
+        raise UserError(
+            f"--host-address {safe(unknown[0])}: no such input; the model has "
+            f"{', '.join(safe(n) for n in arrays)}"
+        )
+    alignment = max(target.dma.base_alignment or 1, target.tensor.base_alignment or 1, 64)
+    found = []
+    for number, (name, array) in enumerate(arrays.items()):
+        if loaded:
+            array = in_aligned_buffer(array, alignment)
+        facts = describe(array, name)
+        text = array.dtype.kind in "OSUT"
+        address = addresses.get(name, facts["address"])
+        record = TensorRecord(
+            id=number,
+            name=name,
+            role="input",
+            shape=tuple(array.shape),
+            dtype="string" if text else dtype_name(array.dtype),
+            strides=tuple(array.strides),
+            address=address,
+            space="host",
+            address_origin="declared" if name in addresses else "measured",
+            offset=0 if loaded else facts["offset"],
+            base_nbytes=array.nbytes if loaded else facts["base_nbytes"],
+            owner="npudbg" if loaded else facts["owner"],
+            origin="measured",
+        )
+        raw = b"" if text else raw_copy(array).data
+        host = HostTensor(record, facts, array)
+        found.append((host, HostInput(record, HostBuffer(array, address, raw))))
+    return found
+
+
+def in_aligned_buffer(array: npt.NDArray[Any], alignment: int) -> npt.NDArray[Any]:
+    """Return an array with the same values, strides and byte order in an aligned buffer.
+
+    What a good allocator would have done: npudbg's own loading must not look like
+    the user's fault.  Only dense arrays (in C or F order) are moved.
+    """
+    import numpy as np
+
+    dense = array.flags.c_contiguous or array.flags.f_contiguous
+    if array.dtype.hasobject or not dense or array.ctypes.data % alignment == 0:
+        return array
+    base = np.empty(array.nbytes + alignment, np.uint8)
+    start = -base.ctypes.data % alignment
+    placed = np.ndarray(array.shape, array.dtype, base, start, array.strides)
+    placed[...] = array
+    return placed
+
+
+def why_not_fed(case: Case) -> str:
+    """Return why a runtime would refuse the inputs, or ``""``."""
+    for host in case.inputs:
+        contract = case.contract(host.name)
+        if contract is None or contract.kind != "tensor":
+            continue
+        if host.record.dtype.lstrip("<>|=") != contract.dtype.lstrip("<>|="):
+            return f"{host.name}: dtype"
+        if contract.shape is None:
+            continue
+        if len(contract.shape) != len(host.record.shape):
+            return f"{host.name}: rank"
+        pairs = zip(contract.shape, host.record.shape, strict=True)
+        if any(isinstance(n, int) and n >= 0 and n != m for n, m in pairs):
+            return f"{host.name}: shape"
+    return ""
+
+
+def plugin_rules() -> tuple[Sequence[Any], Any]:
+    """Return the plugins' rules, and what is told of one that fails."""
+    from npudbg.plugins import loading
+
+    plugins = loading.loaded()
+    return plugins.rules, plugins.rule_failed
+
+
+def _with_session(case: Case, session: Any) -> Case:
+    from dataclasses import replace
+
+    return replace(case, session=session)
+
+
+def _record_host(writer: Any, host: HostTensor) -> None:
+    import msgspec
+
+    from npudbg.session.scan import scan
+
+    record, array = host.record, host.array
+    if array.dtype.kind in "OSUT":
+        writer.add_tensor(record)
+        return
+    blob = writer.put_array(array)
+    base = None
+    if not array.flags.c_contiguous and array.size:
+        from npudbg.agent.describe import base_bytes
+
+        held = base_bytes(array)
+        base = None if held is None else writer.put_bytes(bytes(held))
+    offset = host.facts["offset"] if base is not None else record.offset
+    writer.add_tensor(
+        msgspec.structs.replace(record, blob=blob, base_blob=base, offset=offset, stats=scan(array))
+    )
+
+
+def _symbols(dims: Mapping[str, int]) -> dict[str, int]:
+    return {k: v for k, v in dims.items() if "." not in k}
+
+
+def _per_input(
+    given: Mapping[str, Preprocessing], arrays: Mapping[str, Any]
+) -> dict[str, Preprocessing]:
+    everywhere = given.get("")
+    found = dict.fromkeys(arrays, everywhere) if everywhere is not None else {}
+    return {**found, **{n: p for n, p in given.items() if n}}

@@ -1,0 +1,75 @@
+"""Counters of a recorded run: how busy its engines and memories were."""
+
+from __future__ import annotations
+
+from npudbg.session.commands import Kind
+from npudbg.session.reader import Session
+from npudbg.session.records import Counter
+from npudbg.targets.profile import Target
+
+_CHUNK = 1 << 16
+
+
+def counters(session: Session, target: Target) -> list[Counter]:
+    """Return the counters that engineers look at first.
+
+    * PE utilisation: multiply-accumulates over what the array could do in the
+      cycles in which the run lasted.
+    * DMA saturation: busy cycles of the busiest channel over the run's cycles.
+    * SRAM bandwidth: bytes read and written in SRAM over what its banks deliver.
+    * host share: cycles that operators on the CPU took.
+
+    All are simulated (host share: estimated), as fractions of 1, beside totals.
+    """
+    cycles = session.n_cycles
+    if not cycles:
+        return []
+    meta = session.meta
+    busy = [0] * max(len(meta.engines), 1)
+    kinds = dict.fromkeys(Kind, 0)
+    sram_bytes = moved = 0
+    for low in range(0, session.n_commands, _CHUNK):
+        rows = session.commands(low, low + _CHUNK)
+        length = rows["end"] - rows["start"]
+        for engine in range(len(busy)):
+            busy[engine] += int(length[rows["engine"] == engine].sum())
+        for kind in Kind:
+            kinds[kind] += int((rows["kind"] == kind).sum())
+        transfer = rows["kind"] <= Kind.DMA_STORE
+        sram_bytes += int(rows["nbytes"][transfer].sum())
+        moved += int(rows["nbytes"][transfer & (rows["kind"] != Kind.KERNEL)].sum())
+        reads = session.accesses(low, low + _CHUNK)
+        sram_bytes += int(reads["nbytes"][reads["space"] == 3].sum())
+    compute, memory = target.compute, target.memory
+    width = compute.mac_cols_by_dtype.get(meta.precision, compute.mac_cols)
+    macs = sum(n.macs for n in session.nodes)
+    dma = [b for name, b in zip(meta.engines, busy, strict=False) if name.startswith("dma")]
+    host = sum(b for name, b in zip(meta.engines, busy, strict=False) if name == "host")
+    lanes = cycles * memory.sram_banks * memory.bank_bytes_per_cycle
+    found = [
+        _fraction("pe_utilisation", macs / (cycles * compute.mac_rows * width), target),
+        _fraction("dma_saturation", max(dma, default=0) / cycles, target),
+        _fraction("sram_bandwidth", sram_bytes / lanes, target),
+        Counter(name="host_share", value=host / cycles, unit="fraction", origin="estimated"),
+        Counter(name="cycles", value=cycles, unit="cycles"),
+        Counter(name="macs", value=macs, unit="MAC"),
+        Counter(name="dma_bytes", value=moved, unit="bytes"),
+        Counter(name="kernels", value=kinds[Kind.KERNEL], unit="commands"),
+        Counter(name="dma_commands", value=kinds[Kind.DMA_LOAD] + kinds[Kind.DMA_STORE],
+                unit="commands"),
+    ]  # fmt: skip
+    return found
+
+
+def _fraction(name: str, value: float, target: Target) -> Counter:
+    threshold = target.thresholds.get(name)
+    if threshold is None:
+        return Counter(name=name, value=value, unit="fraction")
+    better, worse = (">", "<") if threshold.high_is_good else ("<", ">")
+    return Counter(
+        name=name,
+        value=value,
+        unit="fraction",
+        healthy=f"{better} {threshold.healthy:.0%}",
+        dangerous=f"{worse} {threshold.dangerous:.0%}",
+    )

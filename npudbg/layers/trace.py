@@ -1,0 +1,158 @@
+"""Layer 3, trace: what the device did, judged from its commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from npudbg.layers.case import Case
+from npudbg.layers.counters import counters
+from npudbg.layers.findings import finding, rule
+from npudbg.session.commands import Kind, Status, kind_name
+from npudbg.session.records import Finding, Origin, Subject
+from npudbg.session.text import safe
+
+_CHUNK = 1 << 16
+_FIRST = 8
+
+
+@rule(3, "T301", "T302")
+def device_copy(case: Case) -> Iterator[Finding]:
+    """Compare what DMA brought with what the host tensor holds."""
+    session = case.session
+    if session is None:
+        return
+    for host in case.inputs:
+        copy = session.tensor(f"{host.name}@ddr")
+        if copy is None or copy.first_seq < 0:
+            continue
+        row = session.command(copy.first_seq)
+        name = safe(host.name)
+        subject = Subject(kind="command", name=name, tensor=copy.id, seq=copy.first_seq)
+        if row["status"] == Status.FAULT and host.record.address is not None:
+            step = case.target.dma.base_alignment or 1
+            lost = host.record.address - int(row["src"])
+            yield finding(
+                "T302",
+                subject,
+                f"command {copy.first_seq}: the transfer of {name} began at {int(row['src']):#x}, "
+                f"{lost:#x} bytes before its buffer (the engine aligns to {step:#x})",
+                evidence={
+                    "address": host.record.address,
+                    "issued": int(row["src"]),
+                    "alignment": step,
+                    "bytes_before": lost,
+                },
+                fix=f"allocate the buffer at a multiple of {step:#x}",
+                origin="simulated",
+            )
+        if row["kind"] != Kind.DMA_LOAD:
+            continue  # converted by the host, element by element
+        device = session.array(copy)
+        if device is None or device.dtype.itemsize != host.array.dtype.itemsize:
+            continue
+        meant = np.ascontiguousarray(host.array).astype(device.dtype, copy=False)
+        width = device.dtype.itemsize
+        wrong = (
+            (device.reshape(-1, 1).view(np.uint8) != meant.reshape(-1, 1).view(np.uint8))
+            .reshape(-1, width)
+            .any(axis=1)
+        )
+        count = int(wrong.sum())
+        if count:
+            first = np.unravel_index(int(wrong.argmax()), device.shape or (1,))
+            yield finding(
+                "T301",
+                subject,
+                f"command {copy.first_seq}: {count} of {device.size} elements of {name} on the "
+                f"device are not those of the tensor (first at {[int(i) for i in first]})",
+                evidence={
+                    "wrong": count,
+                    "elements": int(device.size),
+                    "first": [int(i) for i in first],
+                },
+                fix="hand over a C-contiguous, native-endian, aligned array",
+                origin="simulated",
+            )
+
+
+@rule(3, "T310", "T311")
+def stopped(case: Case) -> Iterator[Finding]:
+    """Commands without an end, and nodes that refused."""
+    session = case.session
+    if session is None:
+        return
+    origin: Origin = "simulated" if session.meta.backend == "simulated" else "imported"
+    for low in range(0, session.n_commands, _CHUNK):
+        rows = session.commands(low, low + _CHUNK)
+        for row in rows[rows["status"] == Status.HUNG]:
+            seq, node = int(row["seq"]), int(row["node"])
+            label = safe(session.nodes[node].label) if 0 <= node < len(session.nodes) else "-"
+            yield finding(
+                "T310",
+                Subject(kind="command", name=label, seq=seq, node=node if node >= 0 else None),
+                f"command {seq} ({kind_name(row['kind'])} of {label}) started at cycle "
+                f"{int(row['start'])} and never ended",
+                evidence={"seq": seq, "start": int(row["start"])},
+                origin=origin,
+            )
+    for record in session.nodes:
+        if record.status == "failed":
+            yield finding(
+                "T311",
+                Subject(kind="node", name=safe(record.label), node=record.index),
+                f"{safe(record.label)} ({safe(record.op_type)}) failed: {safe(record.note, 200)}",
+                evidence={"node": record.index},
+                origin=origin,
+            )
+
+
+@rule(3, "T320")
+def host_fallback(case: Case) -> Iterator[Finding]:
+    """One line for all operators that ran on the host, with their estimated share."""
+    session = case.session
+    if session is None or session.meta.backend != "simulated":
+        return
+    hosted = [n for n in session.nodes if n.engine == "host" and n.first_seq >= 0]
+    if not hosted or not session.n_cycles:
+        return
+    by_type: dict[str, int] = {}
+    for node in hosted:
+        by_type[node.op_type] = by_type.get(node.op_type, 0) + 1
+    cost = sum(n.end - n.start for n in hosted)
+    names = ", ".join(f"{safe(k, 40)} x{v}" for k, v in sorted(by_type.items())[:_FIRST])
+    yield finding(
+        "T320",
+        Subject(kind="node", name=safe(hosted[0].label), node=hosted[0].index),
+        f"{len(hosted)} of {len(session.nodes)} nodes ran on the host ({names}); "
+        f"about {cost / session.n_cycles:.0%} of the cycles",
+        evidence={"nodes": len(hosted), "operators": by_type, "cycles": cost},
+        origin="estimated",
+    )
+
+
+@rule(3, "T330")
+def thresholds(case: Case) -> Iterator[Finding]:
+    """Counters beyond what the profile calls dangerous."""
+    session = case.session
+    if session is None or not case.target.thresholds or not session.n_cycles:
+        return
+    for counter in counters(session, case.target):
+        limit = case.target.thresholds.get(counter.name)
+        if limit is None:
+            continue
+        bad = (
+            counter.value < limit.dangerous
+            if limit.high_is_good
+            else (counter.value > limit.dangerous)
+        )
+        if bad:
+            yield finding(
+                "T330",
+                Subject(kind="run", name=counter.name),
+                f"{counter.name} is {counter.value:.1%}; the profile calls "
+                f"{counter.dangerous} dangerous",
+                evidence={"value": counter.value, "dangerous": limit.dangerous},
+                origin="simulated",
+            )
