@@ -67,7 +67,7 @@ def _constant(node: Node) -> Any:
     attributes = node.attributes
     for name in attributes:
         if name == "value":
-            return np.ascontiguousarray(attributes[name]).reshape(np.shape(attributes[name]))
+            return np.asarray(attributes[name], order="C")
         if name in ("value_float", "value_floats"):
             return np.asarray(attributes[name], np.float32)
         if name in ("value_int", "value_ints"):

@@ -20,13 +20,14 @@ from npudbg.device.issue import Issuer
 from npudbg.device.kernels.base import Op
 from npudbg.device.kernels.registry import kernel_for
 from npudbg.device.mapping import Mapper
-from npudbg.device.memory import Allocator, Memory
+from npudbg.device.memory import OPEN_BUS, Allocator, Memory
 from npudbg.device.noderunner import NodeError, NodeRunner
 from npudbg.device.numerics import Numerics
 from npudbg.device.recorder import Recorder
 from npudbg.device.tiling import Step, tile_group
 from npudbg.device.values import Allocation, Value
 from npudbg.graph.ir import Graph, Node
+from npudbg.session.commands import Status
 from npudbg.session.records import MemoryRegion
 from npudbg.session.writer import SessionWriter
 from npudbg.targets.profile import Target
@@ -40,15 +41,16 @@ DEFAULT_SRAM_BYTES = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class HostBuffer:
-    """A tensor in host memory, as a driver is handed it.
+    """An input in host memory, as a driver is handed it.
 
     Attributes:
-        array: The program's array, with its strides and byte order.
+        array: The program's array, with its strides and byte order; or a sequence or
+            other Python value for an input that is no tensor.
         address: Where element 0 is said to lie.
         raw: What a copy of ``nbytes`` from that address reads.
     """
 
-    array: Array
+    array: Any
     address: int
     raw: bytes
 
@@ -185,20 +187,32 @@ class Machine:
         """What a driver does: hand the address over; the device reads raw bytes from there."""
         data = buffer.array
         uses = self._count_uses(name)
-        if data.dtype.kind in "OSUT":
+        raw_bytes = buffer.raw
+        alignment = self.target.dma.base_alignment or 1
+        lost = buffer.address % alignment
+        if lost:
+            # The engine has no wires for the low address bits: it starts at the aligned
+            # address below, where memory that is not the tensor's lies.
+            unknown = bytes([OPEN_BUS]) * min(lost, len(raw_bytes))
+            raw_bytes = unknown + raw_bytes[: len(raw_bytes) - len(unknown)]
+        if not isinstance(data, np.ndarray) or data.dtype.kind in "OSUT":
             self.values[name] = Value(
                 name, host_id if host_id >= 0 else self._new_id(), "input", data, uses=uses
             )
             return
         native = data.dtype.newbyteorder("=")
-        raw = np.frombuffer(buffer.raw, np.uint8).copy().view(native).reshape(data.shape)
+        raw = np.frombuffer(raw_bytes, np.uint8).copy().view(native).reshape(data.shape)
         stored = self.numerics.store(raw)
         value = Value(
             f"{name}@ddr", self._new_id(), "input", stored.array, native, stored.quantization,
             uses=uses,
         )  # fmt: skip
         self._allocate(value)
-        self.host.stage(value, buffer.address, len(buffer.raw), converted=stored.array is not raw)
+        self.host.stage(
+            value, buffer.address - lost, len(raw_bytes), converted=stored.array is not raw
+        )
+        if lost:
+            self.issuer.set_status(value.by, Status.FAULT)
         self.values[name] = value
         self._record(value)
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from npudbg.session.errors import UserError
 
 _MAX_SESSIONS = 512
+_MAX_BAKED = 4096
 
 Value = Any
 """A tensor (``ndarray``), a sequence (``list``), a map (``dict``) or None (empty optional)."""
@@ -29,6 +31,14 @@ _PLAIN = frozenset("?bBhHiIlLqQefdFD")
 
 class NodeError(UserError):
     """ONNX Runtime cannot build or run a node; the message is its own, on one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A session, and which operands (by position) are fed to it."""
+
+    session: ort.InferenceSession
+    fed: tuple[int, ...]
 
 
 class NodeRunner:
@@ -52,7 +62,8 @@ class NodeRunner:
             self._opset.append(helper.make_opsetid("", onnx.defs.onnx_opset_version()))
         self._ir_version = max(ir_version, 3)
         self._functions = list(functions)
-        self._sessions: OrderedDict[bytes, ort.InferenceSession] = OrderedDict()
+        self._sessions: OrderedDict[bytes, _Built] = OrderedDict()
+        self._particular: dict[bytes, NodeError] = {}
         self._options = _session_options()
 
     def run(
@@ -78,17 +89,12 @@ class NodeRunner:
         types = types or {}
         wanted = [name for name in node.output if name]
         protos = {n: types.get(n) or type_of(v) for n, v in operands.items()}
-        key = _key(node, protos)
-        session = self._sessions.get(key)
-        if session is None:
-            session = self._build(node, protos, wanted)
-            self._sessions[key] = session
-            if len(self._sessions) > _MAX_SESSIONS:
-                self._sessions.popitem(last=False)
-        else:
-            self._sessions.move_to_end(key)
+        built = self._session(node, protos, wanted, operands)
+        session = built.session
         # Equal signature, other names: feed and fetch by position.
-        feeds = dict(zip((i.name for i in session.get_inputs()), operands.values(), strict=True))
+        values = list(operands.values())
+        names = [i.name for i in session.get_inputs()]
+        feeds = dict(zip(names, (values[i] for i in built.fed), strict=True))
         try:
             results = _call(session, feeds)
         except Exception as error:
@@ -98,27 +104,72 @@ class NodeRunner:
         pairs = [by_name[name] if name else (None, "") for name in node.output]
         return [p[0] for p in pairs], [p[1] for p in pairs]
 
+    def _session(
+        self,
+        node: onnx.NodeProto,
+        protos: Mapping[str, onnx.TypeProto],
+        wanted: Sequence[str],
+        operands: Mapping[str, Value],
+    ) -> _Built:
+        """Return a session with open shapes; where an operator needs more, with all known."""
+        key = _key(node, protos)
+        built = self._sessions.get(key)
+        if built is None and key not in self._particular:
+            try:
+                built = self._build(node, protos, wanted)
+            except NodeError as error:
+                self._particular[key] = error
+        if built is None:
+            shaped = {n: _with_shape(p, operands[n]) for n, p in protos.items()}
+            small = {
+                n: v
+                for n, v in operands.items()
+                if n in node.input[1:] and isinstance(v, np.ndarray) and v.size <= _MAX_BAKED
+            }
+            first = self._particular[key]
+            key += _key(node, shaped) + b"".join(v.tobytes() for v in small.values())
+            built = self._sessions.get(key)
+            for constants in () if built is not None else ({}, small):
+                try:
+                    built = self._build(node, shaped, wanted, constants)
+                    break
+                except NodeError:
+                    continue
+            if built is None:
+                raise first
+        self._sessions[key] = built
+        self._sessions.move_to_end(key)
+        if len(self._sessions) > _MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        return built
+
     def _build(
         self,
         node: onnx.NodeProto,
         protos: Mapping[str, onnx.TypeProto],
         wanted: Sequence[str],
-    ) -> ort.InferenceSession:
+        constants: Mapping[str, Value] | None = None,
+    ) -> _Built:
+        constants = constants or {}
         graph = onnx.GraphProto(name="node")
         graph.node.append(node)
         for name, proto in protos.items():
-            graph.input.append(onnx.ValueInfoProto(name=name, type=proto))
+            if name in constants:
+                graph.initializer.append(numpy_helper.from_array(constants[name], name))
+            else:
+                graph.input.append(onnx.ValueInfoProto(name=name, type=proto))
         for name in wanted:
             graph.output.append(onnx.ValueInfoProto(name=name))
         model = onnx.ModelProto(ir_version=self._ir_version, graph=graph)
         model.opset_import.extend(self._opset)
         model.functions.extend(self._functions)
         try:
-            return ort.InferenceSession(
+            session = ort.InferenceSession(
                 model.SerializeToString(), self._options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
             raise NodeError(_one_line(error)) from None
+        return _Built(session, tuple(i for i, n in enumerate(protos) if n not in constants))
 
 
 def _session_options() -> ort.SessionOptions:
@@ -190,6 +241,7 @@ def type_of(value: Value) -> onnx.TypeProto:
     proto = onnx.TypeProto()
     if isinstance(value, np.ndarray):
         proto.tensor_type.elem_type = element_type(value.dtype)
+        proto.tensor_type.shape.SetInParent()
         for _ in range(value.ndim):
             proto.tensor_type.shape.dim.add()
         return proto
@@ -210,6 +262,19 @@ def element_type(dtype: np.dtype[Any]) -> int:
     if dtype.kind in "OUST":
         return int(TensorProto.STRING)
     return int(helper.np_dtype_to_tensor_dtype(dtype.newbyteorder("=")))
+
+
+def _with_shape(proto: onnx.TypeProto, value: Value) -> onnx.TypeProto:
+    if not proto.HasField("tensor_type") or not isinstance(value, np.ndarray):
+        return proto
+    shaped = onnx.TypeProto()
+    shaped.tensor_type.elem_type = proto.tensor_type.elem_type
+    shaped.tensor_type.shape.dim.extend(
+        onnx.TensorShapeProto.Dimension(dim_value=n) for n in value.shape
+    )
+    if not value.ndim:
+        shaped.tensor_type.shape.SetInParent()
+    return shaped
 
 
 def parse_type(text: str) -> onnx.TypeProto | None:

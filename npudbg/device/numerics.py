@@ -66,7 +66,7 @@ class Numerics:
             like: int8: use these parameters rather than the values' own range.
             weight: int8: symmetric, one scale an output channel (axis 0).
         """
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")  # keeps rank 0, unlike ascontiguousarray
         goal = self.device_dtype(array.dtype)
         if goal == array.dtype:
             if goal.kind == "f" and (self.saturate and goal.itemsize == 2):
