@@ -19,6 +19,10 @@ MAX_WAITING = 256
 """Calls in flight whose inputs are remembered for the judgement of their outputs."""
 
 
+ALWAYS_JUDGED = 8
+"""Calls whose outputs are judged in full, whatever they look like."""
+
+
 class Bench:
     """Holds what judging needs between the events: the target, models, calls in flight."""
 
@@ -28,6 +32,8 @@ class Bench:
         self.notes: list[str] = []
         self._graphs: dict[str, Graph | None] = {}
         self._inputs: dict[tuple[int, int], list[Placed]] = {}
+        self._known: dict[tuple[Any, ...], list[Finding]] = {}
+        self._judged = 0
 
     def judges(self) -> Judges:
         """Return the two functions that the debugger calls."""
@@ -52,7 +58,23 @@ class Bench:
         return judge(case, 1) + judge(case, 2)
 
     def outputs(self, call: AttachedCall, placed: list[Placed]) -> list[Finding]:
-        """Judge the results of a call: layer 4, on a session of that one call."""
+        """Judge the results of a call: layer 4, on a session of that one call.
+
+        In a long loop a session a call would cost more than the calls: beyond the
+        first :data:`ALWAYS_JUDGED`, outputs of a kind that was seen before
+        (non-finite, at the limits, constant or not) get the findings of then.
+        """
+        self._judged += 1
+        kind = (call.session.model.name if call.session else "", *map(_kind_of, placed))
+        if self._judged > ALWAYS_JUDGED and kind in self._known:
+            self._inputs.pop((call.program.pid, call.number), None)
+            return self._known[kind]
+        found = self._judge_outputs(call, placed)
+        if len(self._known) < MAX_WAITING:
+            self._known[kind] = found
+        return found
+
+    def _judge_outputs(self, call: AttachedCall, placed: list[Placed]) -> list[Finding]:
         from npudbg.layers.case import Case
         from npudbg.layers.findings import judge
         from npudbg.session.reader import Session
@@ -102,6 +124,16 @@ class Bench:
         return None if session is None else session.model
 
 
+def _kind_of(placed: Placed) -> tuple[Any, ...]:
+    """Return what sets an output apart for the rules, without its values."""
+    record, stats = placed.record, placed.record.stats
+    if stats is None:
+        return record.name, record.dtype, record.shape
+    marks = stats.nan, stats.pos_inf, stats.neg_inf, stats.at_min, stats.at_max
+    flags = tuple(n > 0 for n in marks)
+    return record.name, record.dtype, record.shape, flags, stats.min == stats.max
+
+
 def _read_model(session: AttachedSession) -> Graph:
     from npudbg.graph.loader import from_proto, load
     from npudbg.session.errors import UserError
@@ -111,7 +143,7 @@ def _read_model(session: AttachedSession) -> Graph:
     import hashlib
 
     import onnx
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     data = bytes(session.data)
     try:

@@ -66,7 +66,7 @@ def prepare(
     target = load(target_name)
     bench = Bench(target)
     writer = None if save is None else SessionWriter(save)
-    recorder = Recorder(writer, scan=None if writer is None else scan)
+    recorder = Recorder(writer, scan=scan)
     debugger = AttachedDebugger(
         out, bench.judges(), recorder, stop=stop, terminal=terminal, limit=limit
     )

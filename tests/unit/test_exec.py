@@ -277,32 +277,57 @@ def test_exit_codes_and_streams(folder, capfd):
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
-def test_signals_are_forwarded_once(folder, number):
-    (folder / "trap.py").write_text(
-        "import signal, sys, time\n"
-        "got = []\n"
-        f"signal.signal({int(number)}, lambda *a: got.append(1))\n"
-        "open('ready', 'w').write('1')\n"
-        "deadline = time.monotonic() + 60\n"
-        "while not got and time.monotonic() < deadline: time.sleep(0.02)\n"
-        "time.sleep(0.3)\n"
-        "sys.exit(40 + len(got))\n"
-    )
-    where = [p for p in sys.path if p]
-    text = (
-        f"import sys; sys.path[:0] = {where!r}\n"
+TRAP = """
+import signal, sys, time
+got = []
+signal.signal({number}, lambda *a: got.append(1))
+open("ready", "w").write("1")
+deadline = time.monotonic() + 60
+while not got and time.monotonic() < deadline:
+    time.sleep(0.02)
+time.sleep(0.3)
+sys.exit(40 + len(got))
+"""
+
+
+def supervisor(folder, number):
+    """Write a program that counts a signal; return the code that runs it under exec."""
+    (folder / "trap.py").write_text(TRAP.format(number=int(number)))
+    return (
+        f"import sys; sys.path[:0] = {[p for p in sys.path if p]!r}\n"
         "import agent_programs as p\n"
         "from npudbg.commands import exec_\n"
         f"sys.exit(exec_.supervise([{sys.executable!r}, 'trap.py'], p.debugger()))\n"
     )
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
+def test_signals_are_forwarded_once(folder, number):
+    text = supervisor(folder, number)
     with subprocess.Popen([sys.executable, "-c", text], cwd=folder) as process:
-        deadline = time.monotonic() + 60
-        while not (folder / "ready").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(folder / "ready")
         process.send_signal(number)
         assert process.wait(60) == 41
+
+
+def test_the_terminals_own_signal_arrives_once(folder):
+    """Ctrl-C reaches the program through the terminal: it is not sent a second time."""
+    text = supervisor(folder, signal.SIGINT)
+    pid, master = pty.fork()
+    if not pid:
+        os.chdir(folder)
+        os.execv(sys.executable, [sys.executable, "-c", text])
+    wait_for(folder / "ready")
+    os.write(master, b"\x03")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 41
+    os.close(master)
 
 
 def test_imports_are_light():
@@ -440,6 +465,20 @@ def test_exec_of_an_innocent_program(folder, capfd):
 def test_exec_finds_layer_4(folder, capfd):
     assert exec_.run(parse(exec_, "--batch", "--", sys.executable, "nan.py")) == 1
     assert "layer 4 error" in capfd.readouterr().err
+
+
+def test_a_rare_bad_output_in_a_long_loop_is_found(folder, capfd):
+    text = """
+p = np.ascontiguousarray(x)
+for i in range(30):
+    s.run(None, {"x": p * (np.inf if i in (20, 25) else 1)})
+"""
+    (folder / "rare.py").write_text(programs.HEAD + text)
+    args = parse(exec_, "--batch", "--save", "r.npudbg", "--", sys.executable, "rare.py")
+    assert exec_.run(args) == 1
+    with Session.open("r.npudbg") as session:
+        found = [f for f in session.findings if f.layer == 4 and f.severity == "error"]
+        assert found and found[0].evidence["call"] == 21 and found[0].evidence["calls"] == 2
 
 
 def test_exec_that_sees_no_call(folder, capfd):
