@@ -89,20 +89,37 @@ class NodeRunner:
         types = types or {}
         wanted = [name for name in node.output if name]
         protos = {n: types.get(n) or type_of(v) for n, v in operands.items()}
-        built = self._session(node, protos, wanted, operands)
-        session = built.session
-        # Equal signature, other names: feed and fetch by position.
-        values = list(operands.values())
-        names = [i.name for i in session.get_inputs()]
-        feeds = dict(zip(names, (values[i] for i in built.fed), strict=True))
         try:
-            results = _call(session, feeds)
-        except Exception as error:
-            raise NodeError(_one_line(error)) from None
+            session, results = self._run(node, protos, wanted, operands)
+        except NodeError as error:
+            key = _key(node, protos)
+            if key in self._particular:
+                raise
+            # Some operators only notice when they run that they want shapes or constants.
+            self._sessions.pop(key, None)
+            self._particular[key] = error
+            session, results = self._run(node, protos, wanted, operands)
         kinds = [o.type for o in session.get_outputs()]
         by_name = dict(zip(wanted, zip(results, kinds, strict=True), strict=True))
         pairs = [by_name[name] if name else (None, "") for name in node.output]
         return [p[0] for p in pairs], [p[1] for p in pairs]
+
+    def _run(
+        self,
+        node: onnx.NodeProto,
+        protos: Mapping[str, onnx.TypeProto],
+        wanted: Sequence[str],
+        operands: Mapping[str, Value],
+    ) -> tuple[ort.InferenceSession, list[Value]]:
+        built = self._session(node, protos, wanted, operands)
+        # Equal signature, other names: feed and fetch by position.
+        values = list(operands.values())
+        names = [i.name for i in built.session.get_inputs()]
+        feeds = dict(zip(names, (values[i] for i in built.fed), strict=True))
+        try:
+            return built.session, _call(built.session, feeds)
+        except Exception as error:
+            raise NodeError(_one_line(error)) from None
 
     def _session(
         self,
@@ -121,15 +138,16 @@ class NodeRunner:
                 self._particular[key] = error
         if built is None:
             shaped = {n: _with_shape(p, operands[n]) for n, p in protos.items()}
+            first_input = node.input[0] if node.input else ""
             small = {
                 n: v
                 for n, v in operands.items()
-                if n in node.input[1:] and isinstance(v, np.ndarray) and v.size <= _MAX_BAKED
+                if n != first_input and isinstance(v, np.ndarray) and v.size <= _MAX_BAKED
             }
             first = self._particular[key]
             key += _key(node, shaped) + b"".join(v.tobytes() for v in small.values())
             built = self._sessions.get(key)
-            for constants in () if built is not None else ({}, small):
+            for constants in () if built is not None else (small, {}):
                 try:
                     built = self._build(node, shaped, wanted, constants)
                     break
@@ -152,8 +170,11 @@ class NodeRunner:
     ) -> _Built:
         constants = constants or {}
         graph = onnx.GraphProto(name="node")
-        graph.node.append(node)
+        inner = {n: v for n, v in constants.items() if n not in node.input}
+        graph.node.append(_with_constants(node, inner) if inner else node)
         for name, proto in protos.items():
+            if name in inner:
+                continue
             if name in constants:
                 graph.initializer.append(numpy_helper.from_array(constants[name], name))
             else:
@@ -170,6 +191,23 @@ class NodeRunner:
         except Exception as error:
             raise NodeError(_one_line(error)) from None
         return _Built(session, tuple(i for i, n in enumerate(protos) if n not in constants))
+
+
+def _with_constants(node: onnx.NodeProto, values: Mapping[str, Value]) -> onnx.NodeProto:
+    """Return the node with outer constants moved into its bodies, where inference sees them."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    constants = [
+        helper.make_node("Constant", [], [n], value=numpy_helper.from_array(v))
+        for n, v in values.items()
+    ]
+    for attribute in copy.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            if body.node:
+                nodes = list(body.node)
+                del body.node[:]
+                body.node.extend([*constants, *nodes])
+    return copy
 
 
 def _session_options() -> ort.SessionOptions:

@@ -171,18 +171,46 @@ class SessionWriter:
                 self._execute, ("INSERT OR REPLACE INTO payload VALUES (?,?)", (seq, blob)), 0
             )
 
-    def close(self, *, status: str = "complete") -> Path:
-        """Write what is left, commit, and put the file in its place."""
+    def finish(self, *, status: str = "complete") -> Path:
+        """Write what is left and commit; returns where the file lies until published."""
         if self._closed:
-            return self.path
+            return self._partial
         self._flush_rows()
         self._flush_accesses()
         self._set("commands", {"count": self._total_commands, "cycles": self._max_cycle})
         self._set("status", status)
         self._stop()
-        if not self.temporary:
+        return self._partial
+
+    def amend(
+        self, findings: Iterable[Finding], verdict: Verdict, counters: Iterable[Counter] = ()
+    ) -> None:
+        """Add the judgement to a finished session that is not published yet."""
+        try:
+            with sqlite3.connect(self._partial) as db:
+                db.execute("DELETE FROM finding")
+                db.executemany(
+                    "INSERT INTO finding VALUES (?,?)",
+                    [(i, _pack(f)) for i, f in enumerate(findings)],
+                )
+                db.executemany(
+                    "INSERT OR REPLACE INTO meta VALUES (?,?)",
+                    [("verdict", _pack(verdict)), ("counters", _pack(list(counters)))],
+                )
+            db.close()
+        except sqlite3.Error as error:
+            raise UserError(f"{self.path}: writing the session failed ({error})") from None
+
+    def publish(self) -> Path:
+        """Put the finished file in its place."""
+        if not self.temporary and self._partial.exists():
             self._partial.replace(self.path)
         return self.path
+
+    def close(self, *, status: str = "complete") -> Path:
+        """Finish and publish."""
+        self.finish(status=status)
+        return self.publish()
 
     def discard(self) -> None:
         """Close and remove what was written."""
@@ -242,6 +270,8 @@ class SessionWriter:
         self._queue.put(None)
         self._thread.join()
         self._db.close()
+        # Exclusive locking leaves the emptied journal behind.
+        self._partial.with_name(self._partial.name + "-journal").unlink(missing_ok=True)
         if self._stored < _SYNC_BYTES:
             # Cheap for a small session; a large one is left to the system's own pace.
             with self._partial.open("rb") as file:
