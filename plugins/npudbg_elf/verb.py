@@ -19,7 +19,6 @@ from npudbg.plugins import (
     finding_dict,
     finding_lines,
     line,
-    load_target,
     safe,
     write_json,
     write_lines,
@@ -82,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if not args.files and not args.env:
         raise UserError("elf: no FILE given; expected `npudbg elf FILE… [--target NAME]`")
+    from npudbg.plugins import load_target
+
     target = load_target(args.target)
     abi = [_abi(text) for text in args.abi]
     environment = [_environment(text) for text in args.env]

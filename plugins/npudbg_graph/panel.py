@@ -14,8 +14,8 @@ from npudbg_graph.view import View, from_session
 KEYS = {
     "u": "up: the producer (the dirty one first)",
     "d": "down: the consumer",
-    "h": "the next producer of the same consumer",
-    "l": "the next consumer of the same producer",
+    "h": "the next vertex with a consumer in common",
+    "l": "the next vertex with a producer in common",
     "o": "origin: where the NaN, Inf or hang began",
     "x": "the first command of the node",
     "t": "the tensor that the node writes",
@@ -86,17 +86,17 @@ def on_key(context: PanelContext, key: str) -> Subject | None:
     steps = {
         "u": view.above(at)[:1],
         "d": view.below(at)[:1],
-        "h": _next(at, [p for c in view.below(at)[:1] for p in view.above(c)]),
-        "l": _next(at, [c for p in view.above(at)[:1] for c in view.below(p)]),
+        "h": _next(at, [p for c in view.below(at) for p in view.above(c)]),
+        "l": _next(at, [c for p in view.above(at) for c in view.below(p)]),
     }
     goals = steps.get(key, [])
     return subject_of(view, goals[0]) if goals else None
 
 
 def _next(at: int, ring: list[int]) -> list[int]:
+    ring = sorted(set(ring))
     if at not in ring or len(ring) < 2:
         return []
-    ring = sorted(ring)
     return [ring[(ring.index(at) + 1) % len(ring)]]
 
 

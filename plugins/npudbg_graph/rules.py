@@ -106,13 +106,7 @@ def transpose_pairs(graph: Graph) -> Iterator[Finding]:
         before = graph.producer(node.inputs[0])
         if before is None or before.operator != "Transpose":
             continue
-        first, second = _perm(before), _perm(node)
-        if first is None or second is None:
-            # Without perm the axes are reversed: twice is as it was.
-            undone = first is None and second is None
-        else:
-            undone = len(first) == len(second) and [first[a] for a in second] == sorted(second)
-        if undone:
+        if _undo(_perm(before), _perm(node)):
             pairs.append((before, node))
     if pairs:
         yield _group(
@@ -205,6 +199,16 @@ def _stated(graph: Graph) -> dict[str, Any]:
 
 def _is_unbounded(size: object) -> bool:
     return isinstance(size, int) and size >= _LARGEST
+
+
+def _undo(first: list[int] | None, second: list[int] | None) -> bool:
+    """Whether two permutations leave every axis where it was; None reverses the axes."""
+    if first is None and second is None:
+        return True
+    rank = len(first or second or ())
+    reverse = list(range(rank))[::-1]
+    first, second = first or reverse, second or reverse
+    return len(first) == len(second) and [first[a] for a in second] == list(range(rank))
 
 
 def _perm(node: Any) -> list[int] | None:

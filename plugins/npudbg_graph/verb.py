@@ -21,7 +21,6 @@ from npudbg.plugins import (
     judge_model,
     line,
     load_graph,
-    load_target,
     safe,
     write_json,
     write_lines,
@@ -86,14 +85,22 @@ def run(args: argparse.Namespace) -> int:
     dims = _dims(args.dim)
     graph = load_graph(args.source, dims=dims)
     view = from_graph(graph, shapes=args.shapes, constants=args.constants)
-    target = load_target(args.target) if args.target else None
+    target = None
+    if args.target:
+        from npudbg.plugins import load_target
+
+        target = load_target(args.target)
     return _show(args, view, _judge(graph, target, dims))
 
 
 def _judge(graph: Graph, target: Target | None, dims: dict[str, int]) -> list[Finding]:
     """Return what the model alone shows; with a target also what that demands of it."""
-    target_or_any = target or load_target("generic")
-    case = Case(target=target_or_any, model=graph.record(), graph=graph, dims=dims)
+    case = Case(
+        target=target or Target(name="generic", title="any target"),
+        model=graph.record(),
+        graph=graph,
+        dims=dims,
+    )
     found = list(rules.judge_graph(case))
     if target is not None:
         if target.tensor.static_shapes:
