@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from . import place, protocol, start
 CONNECT_SECONDS = 5.0
 HELLO_SECONDS = 10.0
 SEND_SECONDS = 60.0
+BUSY_SECONDS = 1.0
+"""How long a second debugger is kept waiting before it is told that there is one."""
+
 _REPLY_LIMIT = 64 << 10
 
 
@@ -150,7 +154,7 @@ class Client:
                 return
             try:
                 place.check_peer(sock)
-                if self._channel is not None:
+                if self._taken():
                     protocol.send(
                         sock,
                         {"type": "busy", "version": protocol.VERSION, "pid": os.getpid()},
@@ -161,6 +165,21 @@ class Client:
                 self._greet(sock)
             except Exception:
                 sock.close()
+
+    def _taken(self) -> bool:
+        """Tell whether a debugger that still lives is joined; leave one that does not."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while self._channel is not None and time.monotonic() < deadline:
+            # While the lock is held a call waits for its answer, and sees the end itself.
+            if not self.lock.acquire(timeout=0.05):
+                continue
+            try:
+                if self._sock is not None and _gone(self._sock):
+                    self.drop()
+                return self._channel is not None
+            finally:
+                self.lock.release()
+        return self._channel is not None
 
     def _greet(self, sock: socket.socket) -> None:
         try:
@@ -175,6 +194,17 @@ class Client:
         self._sock = sock
         self._channel = Channel(sock, answer.header)
         self._joined.set()
+
+
+def _gone(sock: socket.socket) -> bool:
+    """Tell whether the peer has closed; between calls it has nothing to say."""
+    try:
+        sock.setblocking(False)
+        return not sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _hello() -> dict[str, Any]:

@@ -53,17 +53,24 @@ def listen(path: Path, backlog: int = 64) -> socket.socket:
     Raises:
         OSError: It cannot be bound, e.g. because a living process listens there.
     """
-    if path.is_socket() and path.lstat().st_uid == os.getuid() and not _alive(path):
-        path.unlink(missing_ok=True)
+    if path.is_socket():
+        if path.lstat().st_uid != os.getuid() or _alive(path):
+            raise FileExistsError(f"{path}: somebody listens there")
+    elif path.exists():
+        raise FileExistsError(f"{path}: exists and is no socket")
+    # Made under another name and renamed: whoever sees it finds it private and listening.
+    # (umask would do too, but it is the whole process's and not ours to change.)
+    made = path.with_name(f".{os.getpid()}-{path.name}")
+    made.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # The mask is the process's own, not the thread's: too risky to change in a
-        # user's program.  The directory is private already; the mode is the second lock.
-        sock.bind(str(path))
-        path.chmod(0o600)
+        sock.bind(str(made))
+        made.chmod(0o600)
         sock.listen(backlog)
+        made.rename(path)
     except BaseException:
         sock.close()
+        made.unlink(missing_ok=True)
         raise
     return sock
 

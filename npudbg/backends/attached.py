@@ -111,6 +111,9 @@ def _events(sock: socket.socket, program: Program, handler: Handler, lock: Any) 
             answer = _dispatch(message, program, sessions, handler)
         protocol.send(sock, {"type": answer}, timeout=HELLO_SECONDS)
         if answer == "detach":
+            # Until it has left us, so that another debugger may join at once.
+            with contextlib.suppress(ClosedError, ProtocolError):
+                protocol.receive(sock, HELLO_SECONDS)
             return
 
 

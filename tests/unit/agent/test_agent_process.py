@@ -424,6 +424,39 @@ print(n >= 2, y.sum())
     assert process.communicate(timeout=SECONDS)[0] == "True 4560.0\n"
 
 
+def test_a_debugger_that_died_between_calls_makes_room(folder):
+    text = (
+        programs.HEAD
+        + """
+import time
+while not os.path.exists("stop"):
+    s.run(None, {"x": x})
+    open("made", "w").write("1")
+    while not os.path.exists("more"):
+        time.sleep(0.01)
+"""
+    )
+    process = listening_program(folder, text, **{WAIT: "60"})
+    ((_, path),) = attached.listening()
+    with place.connect(path, 5.0) as sock:
+        protocol.receive(sock, 10)
+        protocol.send(sock, {"type": "hello", "version": 1})
+        for _ in range(3):  # session, before-call, after-call
+            protocol.receive(sock, 10)
+            protocol.send(sock, {"type": "continue"})
+        wait_for(folder / "made")
+    # The first one is gone and no call has noticed it.
+    notes = programs.Notes(before="detach")
+    joined = threading.Thread(target=lambda: attached.join(path, notes))
+    joined.start()
+    time.sleep(0.3)
+    (folder / "stop").touch()
+    (folder / "more").touch()
+    joined.join(SECONDS)
+    process.communicate(timeout=SECONDS)
+    assert len(notes.programs) == 1
+
+
 def test_one_debugger_at_a_time(folder):
     from npudbg.session.errors import UserError
 
