@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from npudbg.graph import external
+from npudbg.graph import decode, external
 from npudbg.graph.external import EXTERNAL, Folder
 from npudbg.graph.ir import Array, Initializer, SparseTensor
 from npudbg.graph.types import ELEMENT, PACKED_BITS, itemsize, stored_nbytes
@@ -71,24 +70,16 @@ class Stored:
     def array(self) -> Array:
         """Return the values, read-only; external data are mapped, not copied."""
         proto = self._proto
-        raw: bytes | None = None
-        if self._external is not None:
-            packed = self.dtype in PACKED_BITS
-            if not packed and self.count and sys.byteorder == "little":
-                return self._mapped()
-            raw = external.read(self._external)
-        elif proto.HasField("raw_data"):
-            raw = proto.raw_data
-        if raw is not None and self.dtype not in PACKED_BITS and sys.byteorder == "little":
-            return np.frombuffer(raw, numpy_dtype(self.dtype)).reshape(self.shape)
-        from onnx import TensorProto, numpy_helper
-
-        if self._external is not None:
-            inline = TensorProto(name=proto.name, data_type=proto.data_type, raw_data=raw)
-            inline.dims.extend(proto.dims)
-            proto = inline
         try:
-            made: Array = numpy_helper.to_array(proto)
+            if self._external is not None:
+                if self.dtype not in PACKED_BITS and self.count:
+                    return self._mapped()
+                made = decode.from_bytes(external.read(self._external), self.dtype, self.count)
+            elif proto.HasField("raw_data"):
+                made = decode.from_bytes(proto.raw_data, self.dtype, self.count)
+            else:
+                made = decode.from_fields(proto, self.dtype, self.count)
+            made = made.reshape(self.shape)
         except (ValueError, TypeError, OverflowError) as error:
             raise UserError(f"tensor {safe(self.name)!r}: {safe(error)}") from None
         made.setflags(write=False)

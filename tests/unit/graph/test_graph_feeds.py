@@ -125,7 +125,8 @@ def test_any_header_text(folder, text):
         ("{'descr': '|V2', 'fortran_order': False, 'shape': (1,), }", "give FILE:bfloat16"),
         ("(" * 60000, "damaged"),
         ("{'descr': '<f4', 'fortran_order': False, 'shape': (" + "1," * 70 + "), }", "70 axes"),
-        ("{'descr': '<f4', 'fortran_order': True, 'shape': (0, 4611686018427387904, 9), }", "cannot reshape"),
+        ("{'descr': '<f4', 'fortran_order': True, 'shape': (0, 4611686018427387904, 9), }",
+         "cannot reshape"),
     ],
 )  # fmt: skip
 def test_npy_headers_that_are_refused(folder, text, expected):

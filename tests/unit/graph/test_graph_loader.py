@@ -57,10 +57,16 @@ def test_initializer_is_read_only_and_exact():
         w.array()[0, 0] = 1
 
 
+SIGNED = {n for n, name in ELEMENT.items() if not name.startswith(("uint", "<u", "|u", "|b", "s"))}
+SIGNED -= {TensorProto.FLOAT8E8M0}
+
+
 @pytest.mark.parametrize("number", [n for n in ELEMENT if n != TensorProto.STRING])
 def test_every_element_type_agrees_with_onnx(number):
     dtype = helper.tensor_dtype_to_np_dtype(number)
     values = np.array([0, 1, 1, 0, 1], np.float32).astype(dtype)
+    if number in SIGNED:
+        values = np.array([0, -1, 1, -1.5, -1], np.float32).astype(dtype)
     proto = numpy_helper.from_array(values, "w")
     assert proto.data_type == number
     made = model(
@@ -304,7 +310,6 @@ def test_mutated_models_never_raise_anything_else(data):
             list(node.attributes.values())
         for constant in graph.initializers.values():
             constant.array()
-        _ = graph.value_types
     except UserError as error:
         assert "\n" not in str(error)
 
@@ -316,3 +321,18 @@ MUTANTS = [branchy().SerializeToString(), gemm().SerializeToString()]
 def _tmp(tmp_path_factory):
     global TMP  # noqa: PLW0603
     TMP = tmp_path_factory.mktemp("mutants")
+
+
+def test_inference_that_never_ends_is_given_up(monkeypatch):
+    from npudbg.graph import infer
+
+    einsum = helper.make_node("Einsum", ["x", "y"], ["z"], equation="bij,`bjk -> bik")
+    made = model([einsum], [value("x", (5, 2, 3)), value("y", (5, 3, 4))], [value("z", (5, 2, 4))])
+    monkeypatch.setattr(infer, "SECONDS", 1)
+    assert from_proto(made).value_types["z"].shape == (5, 2, 4)
+
+
+def test_inference_loads_nothing_from_the_working_folder(tmp_path, monkeypatch):
+    (tmp_path / "onnx.py").write_text("raise SystemExit('loaded from the working folder')")
+    monkeypatch.chdir(tmp_path)
+    assert from_proto(gemm()).value_types["xw"].shape == ("N", 3)
