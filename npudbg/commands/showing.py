@@ -1,0 +1,91 @@
+"""Showing a judged run: the TUI on a terminal, the plain report or JSON elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from npudbg.commands.pipeline import Judged, Progress
+    from npudbg.session.reader import Session
+
+Work = Callable[["Progress | None", "threading.Event | None"], "Judged"]
+
+
+def interactive() -> bool:
+    """Whether a full-screen program can be shown here."""
+    dumb = os.environ.get("TERM", "") in ("", "dumb")
+    return sys.stdin.isatty() and sys.stdout.isatty() and not dumb
+
+
+def show(work: Work, *, as_json: bool, headless: bool, saved: str | None) -> int:
+    """Do the work and show what came of it.
+
+    Args:
+        work: Runs and judges; called with progress and cancel (both may be None).
+        as_json: Print the report as one JSON document.
+        headless: Never open the TUI.
+        saved: Where the user wanted the session, if anywhere.
+
+    Returns:
+        1 if a finding of severity error was made, else 0.
+    """
+    if as_json or headless or not interactive():
+        return _headless(work, as_json=as_json, saved=saved)
+    from npudbg.tui.app import open_run
+
+    judged: list[Judged] = []
+
+    def runner(progress: Any, cancel: threading.Event) -> Any:
+        judged.append(work(progress, cancel))
+        return judged[-1].path
+
+    try:
+        code = open_run(runner)
+    finally:
+        _forget(judged, saved)
+    return exit_code(judged[-1]) if judged else code
+
+
+def exit_code(judged: Judged) -> int:
+    """Return 1 if there is a finding of severity error."""
+    return int(any(f.severity == "error" for f in judged.findings))
+
+
+def _headless(work: Work, *, as_json: bool, saved: str | None) -> int:
+    from npudbg.session.reader import Session
+
+    judged = work(None, None)
+    try:
+        with Session.open(judged.path) as session:
+            _print(session, as_json=as_json, saved=saved)
+    finally:
+        _forget([judged], saved)
+    return exit_code(judged)
+
+
+def _print(session: Session, *, as_json: bool, saved: str | None) -> None:
+    if as_json:
+        import json
+
+        from npudbg.render.json_report import report
+
+        print(json.dumps(report(session, path=saved), indent=2, ensure_ascii=True))
+        return
+    import shutil
+
+    from npudbg.render.report import report_lines
+
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 100
+    for line in report_lines(session, width=width, path=saved):
+        print(line.text)
+
+
+def _forget(judged: list[Judged], saved: str | None) -> None:
+    """Remove temporary sessions."""
+    for each in judged:
+        if saved is None:
+            each.path.unlink(missing_ok=True)
