@@ -111,7 +111,7 @@ def detail_lines(view: View, at: int, look: Look) -> list[Line]:
         ("writes", vertex.writes),
     ):
         for number in values[:4]:
-            lines.append(_value_line(word, view.values[number], view, number))
+            lines.append(_value_line(word, view.values[number]))
         if len(values) > 4:
             lines.append(line((f"  {word:<7} … and {len(values) - 4} more", "dim")))
     return [_fit(list(each.spans), look, None, subject=each) for each in lines]
@@ -168,10 +168,10 @@ def _elsewhere(view: View, row: Row) -> str:
     return f"[{' '.join(parts)}]"
 
 
-def _value_line(word: str, value: Value, view: View, number: int) -> Line:
+def _value_line(word: str, value: Value) -> Line:
     scan = ""
     if value.dirty:
-        scan = f"  {value.nan} NaN, {value.inf} Inf (measured by the scan)"
+        scan = f"  {value.nan} NaN, {value.inf} Inf ({value.origin})"
     tensor = value.tensor if value.tensor >= 0 else None
     return line(
         f"  {word:<7} {safe(value.name, 60)} ",

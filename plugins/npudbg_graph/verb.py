@@ -28,8 +28,9 @@ from npudbg.plugins import (
 from npudbg_graph import rules
 from npudbg_graph.choose import around, find
 from npudbg_graph.render import LEGEND, Look, detail_lines, line_of, rows_of, to_ascii
+from npudbg_graph.stages import fused
 from npudbg_graph.status import judge, origin
-from npudbg_graph.view import View, from_graph, from_session, fused
+from npudbg_graph.view import View, from_graph, from_session
 
 SCHEMA = "npudbg.graph/1"
 _STAGES = ("original", "folded", "fused", "mapped")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from npudbg.plugins import Graph, Session, TensorRecord, UserError, safe
+from npudbg.plugins import Graph, Session, TensorRecord, safe
 from npudbg_graph.lanes import Item
 
 HIDDEN_OPS = frozenset({"Constant"})
 """Operators that only hold values; drawn like weights, that is not at all."""
+COPY = "@ddr"
+"""Suffix of the name under which a session keeps the device's copy of an input."""
 
 
 @dataclass(slots=True)
@@ -25,6 +26,7 @@ class Value:
         nan: NaN elements, as scanned.
         inf: Infinite elements, as scanned.
         role: ``input``, ``output``, ``activation``, ``weight`` or ``constant``.
+        origin: Where the counts come from (``simulated`` …).
     """
 
     name: str
@@ -33,6 +35,7 @@ class Value:
     nan: int = 0
     inf: int = 0
     role: str = "activation"
+    origin: str = ""
 
     @property
     def dirty(self) -> bool:
@@ -201,11 +204,7 @@ def from_session(session: Session, *, constants: bool = False) -> View:
     """Return the view of a recorded run, with what its scan saw."""
     tensors = session.tensors
     values = [_value(t) for t in tensors]
-    vertices = [
-        Vertex("input", t.name, "input", writes=(at,))
-        for at, t in enumerate(tensors)
-        if t.role == "input"
-    ]
+    vertices = _inputs(tensors)
     held: set[int] = set()
     nodes = []
     for node in session.nodes:
@@ -244,70 +243,18 @@ def from_session(session: Session, *, constants: bool = False) -> View:
     return View(title, "original", vertices, values, len(session.nodes) - len(nodes))
 
 
-def fused(view: View, session: Session, stage: str) -> View:
-    """Return the view of a later lowering stage, as the session recorded it.
-
-    Raises:
-        UserError: The session has no such stage, or its record is damaged.
-    """
-    if stage == view.stage:
-        return view
-    stages = session.extra("stages")
-    if not isinstance(stages, dict) or not isinstance(stages.get(stage), list):
-        known = ", ".join(safe(s, 20) for s in stages) if isinstance(stages, dict) else "none"
-        raise UserError(
-            f"{session.path}: no stage {safe(stage, 20)!r} in this session; it has: {known}"
+def _inputs(tensors: list[TensorRecord]) -> list[Vertex]:
+    """Return a vertex for each input; the host's tensor and its copy in DDR are one."""
+    inputs = {t.name: at for at, t in enumerate(tensors) if t.role == "input"}
+    vertices = []
+    for name, at in inputs.items():
+        if name.removesuffix(COPY) in inputs and name.endswith(COPY):
+            continue
+        copy = inputs.get(name + COPY)
+        vertices.append(
+            Vertex("input", name, "input", writes=(at,) if copy is None else (at, copy))
         )
-    vertices = [v for v in view.vertices if v.kind == "input"]
-    hidden = len(view.vertices) - len(vertices)
-    taken: set[int] = set()
-    for group in stages[stage]:
-        members = []
-        for index in _members(group, session):
-            at = view.of_node.get(index)
-            if at is not None and at not in taken:
-                taken.add(at)
-                members.append(view.vertices[at])
-        if members:
-            vertices.append(_group(group, members, view))
-    return View(view.title, stage, vertices, view.values, view.hidden + hidden - len(taken))
-
-
-def _members(group: Any, session: Session) -> list[int]:
-    nodes = group.get("nodes") if isinstance(group, dict) else None
-    if not isinstance(nodes, list) or not all(isinstance(n, int) for n in nodes):
-        raise UserError(f"{session.path}: the record of its lowering stages is damaged")
-    return nodes
-
-
-def _group(group: dict[str, Any], members: list[Vertex], view: View) -> Vertex:
-    inside = {v for m in members for v in m.writes}
-    places = {view.of_node[n] for m in members for n in m.nodes}
-    last = members[-1]
-    kept = tuple(
-        v
-        for v in dict.fromkeys(v for m in members for v in m.writes)
-        if v in last.writes
-        or view.values[v].role == "output"
-        or any(reader not in places for reader in view.consumers.get(v, ()))
-    )
-    seqs = [m.first_seq for m in members if m.first_seq >= 0]
-    worst = next((m for m in members if m.state != "ok"), last)
-    return Vertex(
-        "group" if len(members) > 1 else "node",
-        last.name if len(members) == 1 else f"{members[0].name} … {last.name}",
-        "+".join(m.op for m in members),
-        reads=tuple(dict.fromkeys(v for m in members for v in m.reads if v not in inside)),
-        writes=kept,
-        weights=tuple(dict.fromkeys(v for m in members for v in m.weights)),
-        nodes=tuple(n for m in members for n in m.nodes),
-        kernel=str(group.get("kernel") or last.kernel),
-        engine=str(group.get("engine") or last.engine),
-        state=worst.state,
-        note=worst.note,
-        first_seq=min(seqs, default=-1),
-        last_seq=max((m.last_seq for m in members), default=-1),
-    )
+    return vertices
 
 
 class _Table:
@@ -334,4 +281,5 @@ def _value(tensor: TensorRecord) -> Value:
         nan=stats.nan if stats is not None else 0,
         inf=stats.pos_inf + stats.neg_inf if stats is not None else 0,
         role=tensor.role,
+        origin=tensor.origin,
     )

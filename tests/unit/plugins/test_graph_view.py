@@ -16,8 +16,9 @@ from npudbg.plugins import PanelContext, Session, Subject, UserError, load_graph
 from npudbg.session.writer import SessionWriter
 from npudbg_graph.choose import around, find
 from npudbg_graph.panel import KEYS, on_key, panel_lines
+from npudbg_graph.stages import fused
 from npudbg_graph.status import judge, origin, resolve, subject_of
-from npudbg_graph.view import from_graph, from_session, fused
+from npudbg_graph.view import from_graph, from_session
 
 
 @pytest.fixture
@@ -192,6 +193,26 @@ def test_a_damaged_stage(tmp_path, stages):
     db.close()
     with Session.open(path) as session, pytest.raises(UserError, match="damaged"):
         fused(from_session(session), session, "fused")
+
+
+def test_the_hosts_tensor_and_its_copy_are_one_input(tmp_path):
+    from npudbg.session.records import NodeRecord, TensorRecord
+
+    writer = SessionWriter(tmp_path / "a.npudbg")
+    names = [("x", "input", ()), ("x@ddr", "input", (0,)), ("y", "output", ())]
+    for at, (name, role, readers) in enumerate(names):
+        writer.add_tensor(
+            TensorRecord(id=at, name=name, role=role, shape=(1,), dtype="<f4", consumers=readers)
+        )
+    writer.add_node(NodeRecord(index=0, name="n", op_type="Relu", inputs=(1,), outputs=(2,)))
+    writer.close()
+    with Session.open(tmp_path / "a.npudbg") as session:
+        view = judged(session)
+        assert [v.name for v in view.vertices] == ["x", "n"]
+        assert view.above(1) == [0] and view.below(0) == [1]
+        for tensor in (0, 1):
+            assert resolve(view, Subject(kind="tensor", tensor=tensor)) == 0
+        assert subject_of(view, 0) == Subject(kind="tensor", name="x", tensor=0)
 
 
 def test_hostile_ids_are_passed_over(tmp_path):
