@@ -88,12 +88,15 @@ def run_job(
         UserError: Anything of the user's is unreadable or unusable.
     """
     from npudbg.graph import loader
+    from npudbg.graph.specialise import specialise
     from npudbg.targets.loader import load_toml_text, toml_text
 
     text = toml_text(job.target)
     target = load_toml_text(text, job.target)
     graph = loader.load(job.model, dims=_symbols(job.dims))
     arrays, notes, made = feed_arrays(graph, job)
+    graph, resolved = specialise(graph, arrays)
+    notes += resolved
     return judge_run(
         job, graph, target, arrays, target_toml=text, notes=notes, synthesised=made,
         progress=progress, cancel=cancel,
