@@ -274,3 +274,23 @@ def test_library_names_cannot_leave_the_directory(tmp_path):
     app = put(tmp_path, "a.so", needed=("../secret.so",), undefined=("f",))
     found = judge_search(read_image(app), [str(tmp_path / "lib")])
     assert [f.code for f in found] == ["E523", "E524"]
+
+
+def test_symbols_are_those_that_pyelftools_reads():
+    from elftools.elf.elffile import ELFFile
+
+    files = [p for p in Path("/usr/lib/x86_64-linux-gnu").glob("lib[mz].so.[0-9]") if p.is_file()]
+    if not files:
+        pytest.skip("no x86-64 system libraries here")
+    for path in files:
+        with path.open("rb") as file:
+            symbols = list(ELFFile(file).get_section_by_name(".dynsym").iter_symbols())
+        outer = [s for s in symbols if s.name and s.entry.st_info.bind != "STB_LOCAL"]
+        dynamic = read_dynamic(str(path))
+        assert dynamic.defined == {s.name for s in outer if s.entry.st_shndx != "SHN_UNDEF"}
+        assert set(dynamic.undefined) == {
+            s.name
+            for s in outer
+            if s.entry.st_shndx == "SHN_UNDEF" and s.entry.st_info.bind != "STB_WEAK"
+        }
+        assert len(dynamic.defined) > 50
