@@ -19,9 +19,12 @@ Names are imported when first used, so that ``import npudbg.plugins`` costs noth
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# `typing` takes longer to import than the rest of this module; mypy knows the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from npudbg.graph.ir import Graph
     from npudbg.graph.loader import load as load_graph
     from npudbg.graph.types import contract as value_contract

@@ -9,15 +9,19 @@ elsewhere (a zip) is still found when its verb is used, through
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+
+# `typing` takes longer to import than all that is done here; mypy knows the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 GROUP = "npudbg.verbs"
 NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _MAX_BYTES = 256 << 10
+_DOCSTRING = re.compile(r"""\A\ufeff?(?:\s|#[^\n]*\n)*[rRuU]?(\"{3}|'{3}|"|')\\?\s*([^\n]*)""")
 
 
 def verb_names(path: Iterable[str] | None = None) -> dict[str, str]:
@@ -81,12 +85,12 @@ def _editable(places: list[str]) -> list[str]:
 
 
 def _first_line(source: str) -> str:
-    try:
-        text = ast.get_docstring(ast.parse(source)) or ""
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    """Return a docstring's first line, as it stands in the source (escapes are not read)."""
+    match = _DOCSTRING.match(source)
+    if match is None:
         return ""
-    line = text.partition("\n")[0]
-    return "".join(c if c.isprintable() else "?" for c in line)[:100]
+    text = match.group(2).partition(match.group(1))[0].rstrip()
+    return "".join(c if c.isprintable() else "?" for c in text)[:100]
 
 
 def _read(path: str) -> str | None:

@@ -468,3 +468,22 @@ def test_every_public_name_is_there():
     assert set(api._HOME) == set(api.__all__)
     with pytest.raises(AttributeError):
         _ = api.nothing
+
+
+@pytest.mark.parametrize(
+    ("source", "first"),
+    [
+        ('"""One line."""', "One line."),
+        ('"""One line.\n\nMore."""', "One line."),
+        ('# coding\n\n# note\nr"""Raw."""\n', "Raw."),
+        ("'single'", "single"),
+        ('"""\\\nBehind a backslash.\n"""', "Behind a backslash."),
+        ('"""\nBelow."""', "Below."),
+        ("import x\n'''no docstring'''", ""),
+        ("x = 'text'", ""),
+        ("", ""),
+    ],
+)
+def test_the_first_line_of_a_docstring(tmp_path, source, first):
+    package(tmp_path, "mod", source, POINTS.format("mod"))
+    assert verb_names([str(tmp_path)]) == {"mod": first or "(plugin mod)"}
