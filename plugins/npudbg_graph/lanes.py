@@ -37,6 +37,7 @@ class Row:
         column: Where in ``text`` the item's mark stands.
         more_from: Items it reads from by an edge that is not drawn.
         more_to: Items that read from it by an edge that is not drawn.
+        below: The lanes alive after an item, for text put below its last row.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Row:
     column: int = 0
     more_from: tuple[int, ...] = ()
     more_to: tuple[int, ...] = ()
+    below: str = ""
 
 
 MARK = "●"
@@ -114,7 +116,10 @@ class _Drawing:
                 for reader in self.readers.get(t, ())
             }
         )
-        self.rows.append(Row(_join(cells), index, 2 * column, tuple(more_from), tuple(more_to)))
+        below = _join((self._straight(self._width()), 0, 0))
+        self.rows.append(
+            Row(_join(cells), index, 2 * column, tuple(more_from), tuple(more_to), below)
+        )
         self.dead_end = None if targets else column
         if targets - {column}:
             self._fork(column, targets)

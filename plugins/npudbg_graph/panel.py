@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from npudbg.plugins import Line, PanelContext, Session, Subject, line
 from npudbg_graph.lanes import Row
-from npudbg_graph.render import Look, detail_lines, line_of, rows_of
+from npudbg_graph.render import Look, detail_lines, line_of, rows_of, with_detail
 from npudbg_graph.status import judge, origin, resolve, subject_of
 from npudbg_graph.view import View, from_session
 
@@ -25,40 +25,53 @@ _DETAIL_FROM_HEIGHT = 12
 
 @dataclass(slots=True)
 class _Drawn:
+    """A session's graph, drawn once for a width."""
+
     view: View
-    look: Look | None = None
-    rows: list[Row] | None = None
-    row_of: dict[int, int] | None = None
+    look: Look = field(default_factory=Look)
+    rows: list[Row] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    row_of: dict[int, int] = field(default_factory=dict)
+
+    def draw(self, look: Look) -> None:
+        """Draw, unless that is done."""
+        if self.rows and self.look == look:
+            return
+        self.look, self.rows = look, rows_of(self.view, look)
+        self.lines = [line_of(self.view, row, look) for row in self.rows]
+        self.row_of = {r.item: n for n, r in enumerate(self.rows) if r.item is not None}
 
 
 _cache: weakref.WeakKeyDictionary[Session, _Drawn] = weakref.WeakKeyDictionary()
 
 
 def panel_lines(context: PanelContext) -> list[Line]:
-    """Return the lanes that are seen around the selection, the selected node's detail first."""
+    """Return the lanes, with what is known of the selected node below its row.
+
+    With a height, only the rows around the selection.
+    """
     if context.session is None:
         return [line(("no session; `npudbg graph MODEL` draws a model alone", "dim"))]
-    look = Look(width=max(context.width, 20))
     drawn = _drawn(context.session)
-    if drawn.look != look or drawn.rows is None:
-        drawn.look, drawn.rows = look, rows_of(drawn.view, look)
-        drawn.row_of = {r.item: n for n, r in enumerate(drawn.rows) if r.item is not None}
-    assert drawn.row_of is not None
-    view, rows = drawn.view, drawn.rows
-    at = _selected(context, view)
-    detail: list[Line] = []
-    if at is not None and (not context.height or context.height >= _DETAIL_FROM_HEIGHT):
-        detail = detail_lines(view, at, look)
-        if context.height:
-            detail = detail[: context.height // 2]
-    start, stop = 0, len(rows)
+    look = Look(width=max(context.width, 20))
+    drawn.draw(look)
+    at = _selected(context, drawn.view)
+    low, high = 0, len(drawn.rows)
     if context.height:
-        room = context.height - len(detail)
-        middle = drawn.row_of[at] if at is not None else 0
-        start = max(min(middle - room // 2, len(rows) - room), 0)
-        stop = start + room
-    lanes = [line_of(view, row, look, current=row.item == at) for row in rows[start:stop]]
-    return detail + lanes
+        # Room for the detail is taken from the rows, not more than half of it.
+        extra = 0 if at is None else len(detail_lines(drawn.view, at, look))
+        room = context.height - min(extra, context.height // 2)
+        middle = 0 if at is None else drawn.row_of[at]
+        low = max(min(middle - room // 2, high - room), 0)
+        high = min(low + room, high)
+    lines = drawn.lines[low:high]
+    if at is None:
+        return lines
+    row = drawn.row_of[at]
+    lines[row - low] = line_of(drawn.view, drawn.rows[row], look, current=True)
+    if context.height == 0 or context.height >= _DETAIL_FROM_HEIGHT:
+        lines = with_detail(drawn.view, drawn.rows[low:high], lines, at, look)
+    return lines[: context.height] if context.height else lines
 
 
 def on_key(context: PanelContext, key: str) -> Subject | None:

@@ -91,18 +91,42 @@ def line_of(view: View, row: Row, look: Look, *, current: bool = False) -> Line:
     return _fit(spans, look, row.item, view)
 
 
+def with_detail(view: View, rows: list[Row], lines: list[Line], at: int, look: Look) -> list[Line]:
+    """Return the lines of ``rows`` with what is known of vertex ``at`` below its row.
+
+    Args:
+        view: The graph.
+        rows: Rows of the drawing, or a part of them.
+        lines: One line a row.
+        at: A vertex.
+        look: How to draw.
+    """
+    place = next((n for n, row in enumerate(rows) if row.item == at), None)
+    if place is None:
+        return lines
+    lanes = rows[place].below
+    after = place + 1
+    if after < len(rows) and rows[after].item is None and rows[after].text.strip("│ "):
+        after += 1  # the row in which its outputs fork
+    detail = [
+        _fit([Span(f"{lanes}  ", "dim"), *each.spans], look, None, subject=each)
+        for each in detail_lines(view, at, look)
+    ]
+    return lines[:after] + detail + lines[after:]
+
+
 def detail_lines(view: View, at: int, look: Look) -> list[Line]:
     """Return what is known of one vertex: its values with their scan, its commands."""
     vertex = view.vertices[at]
     subject = subject_of(view, at)
-    head = f"{_label(vertex)}: {vertex.status}"
+    head = f"  {vertex.status}"
     if vertex.kernel:
         head += f", kernel {safe(vertex.kernel, 40)}"
     if vertex.engine:
         head += f" on {safe(vertex.engine, 20)}"
     if vertex.first_seq >= 0:
         head += f", commands {vertex.first_seq}-{vertex.last_seq} (simulated)"
-    lines = [line((head, "title"), subject=subject)]
+    lines = [line((head, "key"), subject=subject)]
     if vertex.note:
         lines.append(line((f"  {safe(vertex.note, 200)}", "dim"), subject=subject))
     for word, values in (

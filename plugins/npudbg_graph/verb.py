@@ -27,7 +27,7 @@ from npudbg.plugins import (
 )
 from npudbg_graph import rules
 from npudbg_graph.choose import around, find
-from npudbg_graph.render import LEGEND, Look, detail_lines, line_of, rows_of, to_ascii
+from npudbg_graph.render import LEGEND, Look, line_of, rows_of, to_ascii, with_detail
 from npudbg_graph.stages import fused
 from npudbg_graph.status import judge, origin
 from npudbg_graph.view import View, from_graph, from_session
@@ -135,9 +135,9 @@ def _show(args: argparse.Namespace, view: View, found: list[Finding]) -> int:
     if view.hidden:
         head += f", {view.hidden} constant or folded nodes not drawn"
     lines = [line((head, "title")), line((LEGEND, "dim"))]
-    lines += [line_of(view, row, look, current=row.item == at) for row in rows_of(view, look)]
-    if at is not None:
-        lines += detail_lines(view, at, look)
+    rows = rows_of(view, look)
+    drawn = [line_of(view, row, look, current=row.item == at) for row in rows]
+    lines += drawn if at is None else with_detail(view, rows, drawn, at, look)
     lines += [each for f in found for each in finding_lines(f)]
     write_lines(to_ascii(lines) if args.ascii else lines)
     return exit_code(found)

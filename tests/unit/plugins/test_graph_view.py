@@ -151,8 +151,14 @@ def test_panel_lines_select_their_node(session):
 
 def test_panel_without_a_selection_follows_the_cursor(session):
     lines = panel_lines(PanelContext(session=session, seq=7))
-    assert lines[0].text.startswith("#2 Conv conv2: NaN origin")
-    assert "2 NaN" in "\n".join(each.text for each in lines[:6])
+    texts = [each.text for each in lines]
+    row = next(n for n, each in enumerate(lines) if any(s.style == "current" for s in each.spans))
+    assert "#2 Conv conv2  NaN origin" in texts[row]
+    # Below it, beside the lanes that go on: status, commands, values.
+    assert texts[row + 1].startswith("│ │    NaN origin, kernel conv on mac, commands 6-8")
+    assert "weight  w2 <f4[1,4]  2 NaN, 0 Inf (simulated)" in texts[row + 3]
+    assert "writes  t3 <f4[1,4]  2 NaN" in texts[row + 4]
+    assert lines[row + 4].subject.tensor == 5
 
 
 def test_panel_without_a_session():

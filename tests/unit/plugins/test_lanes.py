@@ -167,6 +167,21 @@ def test_a_hostile_order_is_named_never_drawn_wrong(raw):
     assert drawn | named == {(a, b) for a, b, _ in edges_of(items)}
 
 
+@settings(max_examples=200, deadline=None)
+@given(dags(), st.integers(1, 8))
+def test_text_between_two_items_keeps_the_lanes(items, max_lanes):
+    rows = draw(items, max_lanes=max_lanes)
+    for y, row in enumerate(rows):
+        if row.item is None:
+            continue
+        last = y + 1 < len(rows) and rows[y + 1].item is None and bool(rows[y + 1].text.strip("│ "))
+        after = rows[y + 1 + last].text if y + 1 + last < len(rows) else ""
+        for x in range(0, 2 * max_lanes + 1, 2):
+            alive = at(row.below, x) == "│"
+            below = at(after, x)
+            assert (below in UP or below == MARK) if alive else (below not in UP)
+
+
 def test_a_chain_and_a_residual():
     items = [
         Item((), (0,)),
