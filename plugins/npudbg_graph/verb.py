@@ -204,7 +204,6 @@ def _dims(texts: list[str]) -> dict[str, int]:
 
 
 def _steps(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 1_000_000:
-        raise ValueError(text)
-    return number
+    if not (text.isascii() and text.isdigit()) or int(text) > 1_000_000:
+        raise argparse.ArgumentTypeError(f"{safe(text)}: expected a number from 0 to 1000000")
+    return int(text)
