@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from npudbg.device.inject import Injection
+from npudbg.device.faults.spec import Fault
+from npudbg.device.faults.touch import Injection
 from npudbg.device.machine import HostBuffer
 from npudbg.graph.ir import Graph
 from npudbg.session.records import TensorRecord
@@ -37,6 +38,7 @@ class Request:
         precision: ``fp32``, ``fp16``, ``bf16`` or ``int8``.
         fused: Whether element-wise nodes run on the tile in SRAM.
         injections: What is done to memory while it runs.
+        faults: Faults of the hardware.
         options: The options of the command line, for the session.
         notes: One line each: what npudbg chose itself.
         progress: Called with nodes done, nodes in all, label.
@@ -50,6 +52,7 @@ class Request:
     precision: str = "fp32"
     fused: bool = True
     injections: Sequence[Injection] = ()
+    faults: Sequence[Fault] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     progress: Progress | None = None

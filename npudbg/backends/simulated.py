@@ -27,6 +27,7 @@ class Simulated:
             precision=request.precision,
             fused=request.fused,
             injections=request.injections,
+            faults=request.faults,
             progress=request.progress,
             cancel=request.cancel,
         )

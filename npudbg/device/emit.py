@@ -24,6 +24,8 @@ class Action:
         step: Position of the kernel in the group; -1 for a transfer.
         region: Region moved; for a kernel the one written.
         address: SRAM address of ``region``.
+        output: For a kernel: which of its outputs.
+        tile: Tile of the group.
         reads: For a kernel: operand number, region and SRAM address.
     """
 
@@ -33,6 +35,7 @@ class Action:
     region: Region
     address: int
     output: int = 0
+    tile: int = 0
     reads: tuple[tuple[int, Region, int], ...] = ()
 
 
@@ -140,7 +143,7 @@ class Emitter:
         self.issuer.reads(seq, Space.DDR, value.address + offset, length, value.id, -1, value.by)
         if stays:
             self._resident[region.tensor, region.slot] = (region.box, seq, end)
-        actions.append(Action(seq, Kind.DMA_LOAD, -1, region, address))
+        actions.append(Action(seq, Kind.DMA_LOAD, -1, region, address, tile=number))
         return address, seq, end
 
     def _kernel(
@@ -197,6 +200,7 @@ class Emitter:
                     region,
                     address,
                     step.writes.index(region.tensor),
+                    number,
                     tuple((s[0], s[1], s[2]) for s in sources),
                 )
             )
@@ -231,5 +235,5 @@ class Emitter:
         value.by = seq
         value.first = seq if value.first < 0 else value.first
         value.ready = max(value.ready, end)
-        actions.append(Action(seq, Kind.DMA_STORE, -1, region, address))
+        actions.append(Action(seq, Kind.DMA_STORE, -1, region, address, tile=number))
         return end

@@ -1,4 +1,4 @@
-"""Executing a group byte by byte: the slow path, taken where something was touched.
+"""Executing a group byte by byte: the slow path, taken where something may be touched.
 
 Operands come from SRAM bytes and from nowhere else.  A kernel whose operand
 bytes are those of the clean run gives the clean result; any other computes from
@@ -17,10 +17,9 @@ import numpy.typing as npt
 
 from npudbg.device.emit import Action
 from npudbg.device.kernels.base import extent, slices
-from npudbg.device.memory import bytes_of
+from npudbg.device.memory import Bytes, bytes_of
 from npudbg.device.tiling import Region, Step
 from npudbg.device.values import Value
-from npudbg.session.commands import Kind
 
 Array = npt.NDArray[Any]
 
@@ -29,17 +28,33 @@ Compute = Callable[[int, Sequence[Array | None]], list[Array]]
 
 
 class Sram:
-    """On-chip memory: a flat array of bytes."""
+    """On-chip memory: a flat array of bytes, and what commands have written there.
+
+    ``data`` is what the memory holds.  ``shadow`` is what it would hold if only
+    commands wrote it: where the two differ, something else did.
+    """
 
     def __init__(self, base: int, nbytes: int) -> None:
         """Power up: contents are undefined, here a pattern that shows."""
         self.base = base
         self.data = np.full(nbytes, 0xA5, np.uint8)
+        self.shadow = self.data.copy()
 
-    def view(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+    def view(self, address: int, nbytes: int) -> Bytes:
         """Return a writable view of a range."""
         at = address - self.base
         return self.data[at : at + nbytes]
+
+    def write(self, address: int, data: Bytes) -> None:
+        """A command writes."""
+        at = address - self.base
+        self.data[at : at + data.size] = data
+        self.shadow[at : at + data.size] = data
+
+    def changed(self, address: int, nbytes: int) -> bool:
+        """Whether a range holds bytes that no command wrote."""
+        at = address - self.base
+        return not np.array_equal(self.data[at : at + nbytes], self.shadow[at : at + nbytes])
 
 
 class GroupExecutor:
@@ -55,23 +70,18 @@ class GroupExecutor:
     def __init__(
         self, sram: Sram, steps: Sequence[Step], values: Mapping[str, Value], compute: Compute
     ) -> None:
-        """Set every stored output to memory's old contents, keeping the clean arrays."""
+        """Keep the clean arrays of everything the group makes."""
         self.sram, self.steps, self.values, self.compute = sram, steps, values, compute
         self.clean: dict[str, Array] = {
             name: values[name].array for step in steps for name in step.writes if name
         }
-        self.touched: dict[int, bytes] = {}
-        """Bytes that commands wrote, where they are not the clean ones."""
+        self.observed: dict[tuple[int, int], bytes] = {}
+        """Operand bytes that a kernel read and no command had written."""
 
-    def load(self, action: Action, source: Array) -> None:
-        """DMA: a region of a DDR tensor into SRAM, packed."""
-        region = action.region
-        packed = np.ascontiguousarray(source[slices(region.box)])
-        self.sram.view(action.address, region.nbytes)[:] = bytes_of(packed)
-
-    def store(self, action: Action, goal: Array) -> None:
-        """DMA: SRAM bytes into a region of a DDR tensor."""
-        goal[slices(action.region.box)] = self.region(action.region, action.address)
+    def packed(self, region: Region) -> Bytes:
+        """Return a DDR tensor's region as DMA moves it."""
+        array = self.values[region.tensor].array
+        return bytes_of(np.ascontiguousarray(array[slices(region.box)]))
 
     def region(self, region: Region, address: int) -> Array:
         """Return what SRAM holds at a region's place, as an array."""
@@ -82,52 +92,44 @@ class GroupExecutor:
     def kernel(self, action: Action) -> None:
         """Run one kernel on what SRAM holds; results go to SRAM."""
         step = self.steps[action.step]
-        operands: list[Array | None] = [None] * len(step.reads)
         same = True
+        now: list[tuple[int, Region, Array]] = []
         for number, region, address in action.reads:
-            now = self.region(region, address)
-            was = self.reference(region)
-            if now.tobytes() != was.tobytes():
-                same = False
-            full = self._canvas(region.tensor)
-            full[slices(region.box)] = now
-            operands[number] = full
-        out_box = slices(action.region.box)
+            held = self.region(region, address)
+            now.append((number, region, held))
+            same = same and held.tobytes() == self.reference(region).tobytes()
+            if self.sram.changed(address, region.nbytes):
+                self.observed[action.seq, number] = held.tobytes()
         if same:
-            result = self.clean[action.region.tensor][out_box]
+            result = self.clean[action.region.tensor][slices(action.region.box)]
         else:
-            self._parameters(step, operands, action)
-            result = self.compute(action.step, operands)[action.output][out_box]
-        packed = bytes_of(np.ascontiguousarray(result))
-        self.sram.view(action.address, action.region.nbytes)[:] = packed
+            result = self._from_bytes(action, step, now)
+        self.sram.write(action.address, bytes_of(np.ascontiguousarray(result)))
+
+    def _from_bytes(
+        self, action: Action, step: Step, held: Sequence[tuple[int, Region, Array]]
+    ) -> Array:
+        operands: list[Array | None] = [None] * len(step.reads)
+        for number, region, array in held:
+            full = self._canvas(region.tensor)
+            full[slices(region.box)] = array
+            operands[number] = full
+        for i, name in enumerate(step.reads):
+            if operands[i] is None and name:
+                # Parameters of the descriptor; or operands this tile does not touch.
+                value = self.values[name]
+                operands[i] = value.array if i in step.op.static else self._canvas(name)
+        result: Array = self.compute(action.step, operands)[action.output]
+        return result[slices(action.region.box)]
 
     def reference(self, region: Region) -> Array:
-        """Return the clean run's bytes of a region."""
+        """Return the clean run's values of a region."""
         array = self.clean.get(region.tensor)
         if array is None:
             array = self.values[region.tensor].array
-        return np.ascontiguousarray(array[slices(region.box)])
-
-    def written(self, action: Action) -> bytes:
-        """Return what a command has just written into SRAM."""
-        return self.sram.view(action.address, action.region.nbytes).tobytes()
-
-    def differs(self, action: Action) -> bool:
-        """Whether what a LOAD or KERNEL wrote is not the clean run's."""
-        return self.written(action) != self.reference(action.region).tobytes()
+        part: Array = np.ascontiguousarray(array[slices(region.box)])
+        return part
 
     def _canvas(self, name: str) -> Array:
         array = self.values[name].array
         return np.zeros(array.shape, array.dtype)
-
-    def _parameters(self, step: Step, operands: list[Array | None], action: Action) -> None:
-        """Operands that no tile loads are constants of the descriptor, or not needed here."""
-        for i, name in enumerate(step.reads):
-            if operands[i] is None and name:
-                value = self.values[name]
-                operands[i] = value.array if i in step.op.static else self._canvas(name)
-
-
-def is_transfer(action: Action) -> bool:
-    """Whether an action is a DMA transfer."""
-    return action.kind in (Kind.DMA_LOAD, Kind.DMA_STORE)

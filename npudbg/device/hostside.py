@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from npudbg.device.issue import Issuer
 from npudbg.device.timing import host_cycles, linear_dma_cycles
 from npudbg.device.values import Value
-from npudbg.session.commands import Kind, Space, full_box
+from npudbg.session.commands import Kind, Space, Status, full_box
 from npudbg.targets.profile import Target
 
 _SYNC_CYCLES = 50
@@ -23,7 +23,9 @@ class HostSide:
         self._engine = issuer.index["host"]
         self._waited = 0
 
-    def stage(self, value: Value, address: int, nbytes: int, *, converted: bool) -> None:
+    def stage(
+        self, value: Value, address: int, nbytes: int, *, converted: bool, flushed: bool = True
+    ) -> None:
         """Hand an input's host buffer to the device.
 
         Args:
@@ -31,9 +33,12 @@ class HostSide:
             address: Host address of element 0.
             nbytes: Bytes that are read from there.
             converted: The host rounds to the device's type; else DMA copies raw bytes.
+            flushed: Whether the driver cleans the cache lines first.
         """
         issuer = self._issuer
-        ready = self._maintenance(Kind.FLUSH, value.id, Space.HOST, address, nbytes)
+        ready = 0
+        if flushed:
+            ready = self._maintenance(Kind.FLUSH, value.id, Space.HOST, address, nbytes)
         if converted:
             cycles, engine, kind = (
                 host_cycles(self._target, value.array.size), self._engine, Kind.HOST,
@@ -97,17 +102,45 @@ class HostSide:
                 value.first = value.by = seq
                 value.ready, value.on_host = end, True
 
-    def synchronise(self, outputs: Sequence[Value]) -> None:
-        """Wait for the results and make them visible to the CPU."""
-        self._wait_for(outputs, -1)
+    def synchronise(self, outputs: Sequence[Value], skip: Collection[int] = ()) -> None:
+        """Wait for the results and make them visible to the CPU.
 
-    def _wait_for(self, values: Sequence[Value], node: int) -> int:
+        Args:
+            outputs: The results.
+            skip: Tensor ids whose cache lines are not dropped (a driver's fault).
+        """
+        self._wait_for(outputs, -1, skip)
+
+    def write_back(self, value: Value, address: int, nbytes: int) -> None:
+        """A dirty cache line is evicted to DDR."""
+        issuer = self._issuer
+        issuer.issue(
+            Kind.FLUSH,
+            self._engine,
+            _SYNC_CYCLES,
+            value.ready,
+            tensor=value.id,
+            src=(Space.HOST, address),
+            dst=(Space.DDR, address),
+            nbytes=nbytes,
+        )
+
+    def never_told(self, engine_cycles: int) -> int:
+        """Wait for an interrupt that does not come; returns the command."""
+        seq, _ = self._issuer.issue(
+            Kind.WAIT, self._engine, engine_cycles, self._issuer.now, status=Status.HUNG
+        )
+        return seq
+
+    def _wait_for(self, values: Sequence[Value], node: int, skip: Collection[int] = ()) -> int:
         ready = max((v.ready for v in values), default=0)
         device = [v for v in values if v.allocation is not None and not v.on_host and v.by >= 0]
         if device and ready > self._waited:
             _, ready = self._issuer.issue(Kind.WAIT, self._engine, _SYNC_CYCLES, ready, node=node)
             self._waited = ready
         for value in device:
+            if value.id in skip:
+                continue
             ready = max(
                 ready,
                 self._maintenance(

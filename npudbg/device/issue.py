@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,10 @@ def row_box(box: Box | None) -> tuple[tuple[int, int], ...]:
     return (*box, *_PADS[MAX_BOX_RANK - len(box)])
 
 
+Stretch = Callable[[int, int, int, int, int], int]
+"""Command, kind, tensor, tile and cycles -> the cycles it really takes."""
+
+
 class Issuer:
     """Numbers commands and gives each its place on the time line.
 
@@ -45,6 +49,7 @@ class Issuer:
         self.serial = not target.dma.overlap
         self.next_seq = 0
         self.now = 0
+        self.stretch: Stretch | None = None
         self._rows: list[tuple[Any, ...]] = []
         self._accesses: list[tuple[int, ...]] = []
 
@@ -86,6 +91,8 @@ class Issuer:
         Returns:
             Its number and the cycle at which it ends.
         """
+        if self.stretch is not None:
+            cycles = self.stretch(self.next_seq, kind, tensor, tile, cycles)
         start = max(earliest, self.free[engine]) if after else earliest
         if self.serial and after:
             start = max(start, self.now)
@@ -115,6 +122,21 @@ class Issuer:
         first = self.next_seq - len(self._rows)
         row = self._rows[seq - first]
         self._rows[seq - first] = (*row[:11], status, *row[12:])
+
+    def delay(self, seq: int, after: int) -> None:
+        """Let a command that is not taken yet run right after another one has ended."""
+        first = self.next_seq - len(self._rows)
+        row, other = self._rows[seq - first], self._rows[after - first]
+        length = row[2] - row[1]
+        self._rows[seq - first] = (seq, other[2], other[2] + length, *row[3:])
+
+    def cut_after(self, seq: int) -> None:
+        """Forget all commands after ``seq``: they were never started."""
+        first = self.next_seq - len(self._rows)
+        del self._rows[seq - first + 1 :]
+        self._accesses = [a for a in self._accesses if a[0] <= seq]
+        self.next_seq = seq + 1
+        self.now = max((row[2] for row in self._rows), default=0)
 
     def take(self) -> tuple[Rows, Rows]:
         """Return the commands and accesses recorded since the last call."""

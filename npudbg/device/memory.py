@@ -90,60 +90,28 @@ class Buffer:
 
 
 class Memory:
-    """An address space made of buffers; later ones cover earlier ones."""
+    """An address space made of buffers; a later one covers what earlier ones left there."""
 
     def __init__(self) -> None:
         """Start empty: every read gives an open bus."""
-        self._buffers: dict[int, Buffer] = {}
-        self._starts: list[int] = []
+        self._buffers: list[Buffer] = []
 
     def place(self, address: int, array: npt.NDArray[Any]) -> None:
         """Make an array's bytes (C-contiguous) the contents of a range."""
-        self.remove(address)
-        bisect.insort(self._starts, address)
-        self._buffers[address] = Buffer(address, bytes_of(array))
-
-    def remove(self, address: int) -> None:
-        """Forget the buffer that starts at ``address``, if any."""
-        if self._buffers.pop(address, None) is not None:
-            self._starts.remove(address)
-
-    def buffers(self, address: int, nbytes: int) -> list[Buffer]:
-        """Return the buffers that overlap a range, by address."""
-        found = []
-        at = bisect.bisect_left(self._starts, address + nbytes)
-        for start in reversed(self._starts[:at]):
-            buffer = self._buffers[start]
-            if buffer.end > address:
-                found.append(buffer)
-            elif address - start > _LONGEST:
-                break
-        return found[::-1]
+        new = Buffer(address, bytes_of(array))
+        self._buffers = [b for b in self._buffers if b.address < address or b.end > new.end]
+        self._buffers.append(new)
 
     def read(self, address: int, nbytes: int) -> Bytes:
         """Return the bytes of a range; where nothing lies, an open bus."""
         out = np.full(nbytes, OPEN_BUS, np.uint8)
-        for buffer in self.buffers(address, nbytes):
+        for buffer in self._buffers:
             low, high = max(address, buffer.address), min(address + nbytes, buffer.end)
-            out[low - address : high - address] = buffer.data[
-                low - buffer.address : high - buffer.address
-            ]
+            if low < high:
+                out[low - address : high - address] = buffer.data[
+                    low - buffer.address : high - buffer.address
+                ]
         return out
-
-    def write(self, address: int, data: bytes | Bytes) -> int:
-        """Write bytes into a range; returns how many landed in a buffer."""
-        raw = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
-        landed = 0
-        for buffer in self.buffers(address, raw.size):
-            low, high = max(address, buffer.address), min(address + raw.size, buffer.end)
-            buffer.data[low - buffer.address : high - buffer.address] = raw[
-                low - address : high - address
-            ]
-            landed += high - low
-        return landed
-
-
-_LONGEST = 1 << 40
 
 
 def bytes_of(array: npt.NDArray[Any]) -> Bytes:

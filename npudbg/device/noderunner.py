@@ -358,9 +358,8 @@ _ELEMENTS = {
 
 def _key(node: onnx.NodeProto, protos: Mapping[str, onnx.TypeProto]) -> bytes:
     if any(a.HasField("g") or a.graphs for a in node.attribute):
-        return node.SerializeToString() + b"".join(
-            n.encode() + p.SerializeToString() for n, p in protos.items()
-        )
+        body: bytes = node.SerializeToString()
+        return body + b"".join(n.encode() + p.SerializeToString() for n, p in protos.items())
     slots = {name: str(i) for i, name in enumerate(protos)}
     parts = [
         node.domain.encode(),

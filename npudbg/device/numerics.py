@@ -20,6 +20,8 @@ from npudbg.session.records import Quantization
 Array = npt.NDArray[Any]
 
 F16_MAX = 65504.0
+BF16_MAX = 3.3895313892515355e38
+BF16_TINY = 2.0**-126
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ class Numerics:
         if self.precision == "bf16":
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return bfloat16
         return np.dtype(np.int8) if self.precision == "int8" else model
 
     def store(
@@ -99,16 +102,11 @@ class Numerics:
 def _saturated(array: Array, limit: float | None) -> Array:
     """Clip to the finite range; NaN stays NaN, infinity becomes the limit."""
     if limit is None:
-        import ml_dtypes
-
-        limit = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+        limit = BF16_MAX
     if array.size and not (np.abs(array, dtype=array.dtype).max() <= limit):
         return np.clip(array, -limit, limit).astype(array.dtype)
     return array
 
 
 def _tiny(dtype: np.dtype[Any]) -> float:
-    import ml_dtypes
-
-    info = np.finfo(dtype) if dtype.kind == "f" else ml_dtypes.finfo(dtype)
-    return float(info.tiny)
+    return float(np.finfo(dtype).tiny) if dtype.kind == "f" else BF16_TINY

@@ -47,7 +47,7 @@ def _along(values: tuple[float, ...] | tuple[int, ...], q: Quantization, rank: i
     return array.reshape(shape)
 
 
-def quantize(array: Array, q: Quantization) -> Array:
+def quantize(array: Array, q: Quantization) -> npt.NDArray[np.int8]:
     """Return ``clip(round(array / scale) + zero_point)`` as int8 (ties to even).
 
     NaN becomes the zero point: an integer has no NaN.
@@ -56,7 +56,8 @@ def quantize(array: Array, q: Quantization) -> Array:
     with np.errstate(invalid="ignore"):
         scaled = np.rint(array / scale) + zero
     scaled = np.where(np.isnan(scaled), np.broadcast_to(zero, scaled.shape), scaled)
-    return np.clip(scaled, _LOW, _HIGH).astype(np.int8)
+    levels: npt.NDArray[np.int8] = np.clip(scaled, _LOW, _HIGH).astype(np.int8)
+    return levels
 
 
 def dequantize(array: Array, q: Quantization) -> Array:

@@ -135,7 +135,7 @@ def _kind(value: Value) -> str:
 
 
 def _attributes(node: Node) -> dict[str, str]:
-    heavy = getattr(node.attributes, "heavy", frozenset())
+    heavy: frozenset[str] = getattr(node.attributes, "heavy", frozenset())
     return {
         safe(name, 40): "tensor" if name in heavy else safe(_short(node.attributes[name]), 80)
         for name in list(node.attributes)[:32]

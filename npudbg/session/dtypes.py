@@ -28,7 +28,7 @@ NON_TENSOR = frozenset({"sequence", "optional", "map", "string"})
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """Return the record's name of a dtype: ``<f4``, or an extension type's name."""
-    return dtype.name if dtype.name in EXTENSION else dtype.str
+    return str(dtype.name if dtype.name in EXTENSION else dtype.str)
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -40,7 +40,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     if name in EXTENSION:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        extension: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return extension
     dtype = np.dtype(name)
     if dtype.kind not in "biufc" or dtype.itemsize > 16:
         raise TypeError(f"not an element type: {name!r}")

@@ -96,22 +96,26 @@ class Session:
     @cached_property
     def meta(self) -> Meta:
         """What was run, on what, with which options."""
-        return self._meta("meta", Meta, Meta())
+        found: Meta = self._meta("meta", Meta, Meta())
+        return found
 
     @cached_property
     def status(self) -> str:
         """``complete``, ``cancelled`` … or ``interrupted`` if the writer died."""
-        return self._meta("status", str, "interrupted")
+        found: str = self._meta("status", str, "interrupted")
+        return found
 
     @cached_property
     def verdict(self) -> Verdict | None:
         """The verdict, or None if the run was never judged."""
-        return self._meta("verdict", Verdict, None)
+        found: Verdict | None = self._meta("verdict", Verdict, None)
+        return found
 
     @cached_property
     def counters(self) -> list[Counter]:
         """The run's counters."""
-        return self._meta("counters", list[Counter], [])
+        found: list[Counter] = self._meta("counters", list[Counter], [])
+        return found
 
     def extra(self, key: str) -> Any:
         """Return a further value that the backend left (None if absent)."""
@@ -172,11 +176,11 @@ class Session:
         if record.blob is None:
             return None
         try:
-            return np.frombuffer(self.blob(record.blob), numpy_dtype(record.dtype)).reshape(
-                record.shape
-            )
+            flat = np.frombuffer(self.blob(record.blob), numpy_dtype(record.dtype))
+            shaped: npt.NDArray[Any] = flat.reshape(record.shape)
         except (ValueError, TypeError) as error:
             raise SessionError(f"{self.path}: tensor {record.id} is damaged ({error})") from None
+        return shaped
 
     def view(self, tensor: TensorRecord | int) -> npt.NDArray[Any] | None:
         """Return a tensor as it lay in memory: over its base bytes, with its strides."""
@@ -199,7 +203,7 @@ class Session:
     @cached_property
     def n_commands(self) -> int:
         """Number of commands."""
-        stored = self._meta("commands", dict[str, int], None)
+        stored: dict[str, int] | None = self._meta("commands", dict[str, int], None)
         if stored is not None:
             return stored["count"]
         row = self._one("SELECT max(last_seq) FROM command", ())
@@ -208,7 +212,7 @@ class Session:
     @cached_property
     def n_cycles(self) -> int:
         """Last cycle of the run."""
-        stored = self._meta("commands", dict[str, int], None)
+        stored: dict[str, int] | None = self._meta("commands", dict[str, int], None)
         if stored is not None:
             return stored["cycles"]
         row = self._one("SELECT max(end) FROM command", ())
@@ -253,6 +257,21 @@ class Session:
         if not self._payload_seqs:
             return None
         row = self._one("SELECT blob FROM payload WHERE seq=?", (seq,))
+        return None if row is None else self.blob(row[0])
+
+    @cached_property
+    def payloads(self) -> list[int]:
+        """Commands whose written bytes were kept, ascending."""
+        return sorted(self._payload_seqs)
+
+    @cached_property
+    def observations(self) -> list[tuple[int, int]]:
+        """``(seq, operand)`` of reads that found bytes no command had written."""
+        return self._all("SELECT seq, operand FROM observed ORDER BY seq, operand")
+
+    def observed(self, seq: int, operand: int) -> bytes | None:
+        """Return the operand bytes that command ``seq`` read, where they were kept."""
+        row = self._one("SELECT blob FROM observed WHERE seq=? AND operand=?", (seq, operand))
         return None if row is None else self.blob(row[0])
 
     def seq_at_cycle(self, cycle: int) -> int:
@@ -388,7 +407,7 @@ class Session:
 
     def _table(self, table: str, kind: type[T]) -> list[T]:
         decoder = msgspec.msgpack.Decoder(kind)
-        records = []
+        records: list[T] = []
         for number, data in self._all(f"SELECT id, data FROM {table} ORDER BY id"):
             if number != len(records):
                 raise SessionError(f"{self.path}: {table} {len(records)} is missing")

@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all records: immutable, keyword-only, JSON and msgpack ready."""
 
 
-class Subject(Record):
+class Subject(Record, frozen=True):
     """What a finding points at.
 
     ``kind`` says how to read the rest: a tensor or node by ``name``, a command
@@ -47,7 +47,7 @@ class Subject(Record):
     file: str | None = None
 
 
-class Finding(Record):
+class Finding(Record, frozen=True):
     """One thing a rule saw, with the numbers it compared.
 
     Attributes:
@@ -79,7 +79,7 @@ class Finding(Record):
     source: str = "npudbg"
 
 
-class Verdict(Record):
+class Verdict(Record, frozen=True):
     """The one answer on top: the earliest layer at fault and why.
 
     Attributes:
@@ -99,7 +99,7 @@ class Verdict(Record):
     finding: int | None = None
 
 
-class Stats(Record):
+class Stats(Record, frozen=True):
     """What one pass over a tensor's values saw.
 
     For integer and boolean tensors the non-finite counts are 0.  ``at_min`` and
@@ -125,7 +125,7 @@ class Stats(Record):
         return self.nan + self.pos_inf + self.neg_inf
 
 
-class Quantization(Record):
+class Quantization(Record, frozen=True):
     """Affine quantisation: ``real = scale * (q - zero_point)``."""
 
     scale: tuple[float, ...]
@@ -133,7 +133,7 @@ class Quantization(Record):
     axis: int | None = None
 
 
-class TensorRecord(Record):
+class TensorRecord(Record, frozen=True):
     """What an array is, not only its values.
 
     Attributes:
@@ -191,7 +191,7 @@ class TensorRecord(Record):
     origin: Origin = "simulated"
 
 
-class NodeRecord(Record):
+class NodeRecord(Record, frozen=True):
     """One node of the original ONNX file and what the device made of it.
 
     Attributes:
@@ -240,7 +240,7 @@ class NodeRecord(Record):
         return self.name or f"{self.op_type}_{self.index}"
 
 
-class ValueContract(Record):
+class ValueContract(Record, frozen=True):
     """What the model says of one of its inputs or outputs.
 
     ``shape`` holds an int per fixed axis, a string per symbolic axis and None
@@ -254,7 +254,7 @@ class ValueContract(Record):
     optional: bool = False
 
 
-class ModelRecord(Record):
+class ModelRecord(Record, frozen=True):
     """The model as loaded."""
 
     name: str
@@ -269,7 +269,7 @@ class ModelRecord(Record):
     operators: dict[str, int] = {}
 
 
-class Counter(Record):
+class Counter(Record, frozen=True):
     """One counter of the run, with the thresholds it is judged by.
 
     ``value`` is in ``unit``; a utilisation is a fraction of 1.
@@ -283,7 +283,7 @@ class Counter(Record):
     dangerous: str = ""
 
 
-class MemoryRegion(Record):
+class MemoryRegion(Record, frozen=True):
     """One address range of the machine, e.g. SRAM or an allocated buffer."""
 
     space: str
@@ -292,7 +292,7 @@ class MemoryRegion(Record):
     name: str = ""
 
 
-class Meta(Record):
+class Meta(Record, frozen=True):
     """One per session: what was run, on what, with which options."""
 
     tool: str = "npudbg"

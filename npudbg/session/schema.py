@@ -47,6 +47,10 @@ TABLES = {
         " data BLOB NOT NULL)"
     ),
     "payload": "CREATE TABLE payload (seq INTEGER PRIMARY KEY, blob INTEGER NOT NULL)",
+    "observed": (
+        "CREATE TABLE observed (seq INTEGER NOT NULL, operand INTEGER NOT NULL,"
+        " blob INTEGER NOT NULL, PRIMARY KEY (seq, operand)) WITHOUT ROWID"
+    ),
 }
 
 

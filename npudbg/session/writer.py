@@ -114,7 +114,7 @@ class SessionWriter:
         if not self.keep_data:
             return None
         packed = np.ascontiguousarray(array)
-        return self.put_bytes(memoryview(packed.reshape(-1).view(np.uint8)))
+        return self.put_bytes(packed.reshape(-1).view(np.uint8).data)
 
     def add_tensor(self, record: TensorRecord) -> None:
         """Add or replace a tensor record."""
@@ -169,6 +169,16 @@ class SessionWriter:
         if blob is not None:
             self._submit(
                 self._execute, ("INSERT OR REPLACE INTO payload VALUES (?,?)", (seq, blob)), 0
+            )
+
+    def put_observed(self, seq: int, operand: int, data: bytes) -> None:
+        """Keep the operand bytes that command ``seq`` read where no command wrote them."""
+        blob = self.put_bytes(data)
+        if blob is not None:
+            self._submit(
+                self._execute,
+                ("INSERT OR REPLACE INTO observed VALUES (?,?,?)", (seq, operand, blob)),
+                0,
             )
 
     def finish(self, *, status: str = "complete") -> Path:

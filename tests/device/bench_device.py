@@ -9,7 +9,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from npudbg.device.inject import Injection
+from npudbg.device.faults.touch import Injection
 from npudbg.device.machine import HostBuffer, Machine, Outcome
 from npudbg.graph.loader import from_proto
 from npudbg.session.reader import Session
@@ -50,9 +50,7 @@ def tiny(sram: int = 4096, **more) -> Target:
 def run(proto, inputs, path: Path, *, target=None, injections=(), **options):
     """Run a model on the device; returns the outcome and the open session."""
     writer = SessionWriter(path)
-    machine = Machine(
-        from_proto(proto), target or tiny(), writer, injections=injections, **options
-    )
+    machine = Machine(from_proto(proto), target or tiny(), writer, injections=injections, **options)
     buffers = {n: HostBuffer(a, 0x10000, np.asarray(a).tobytes()) for n, a in inputs.items()}
     outcome: Outcome = machine.run(buffers, {n: i for i, n in enumerate(buffers)})
     from npudbg.session.records import TensorRecord

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npudbg.device.inject import Injection
+from npudbg.device.faults.touch import Injection
 from npudbg.session.commands import Kind, Space, Status, box_slices
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -90,7 +90,9 @@ def transpose_case():
 
 def concat_case():
     x, z = floats(2, 300), floats(2, 500)
-    return model([helper.make_node("Concat", ["x", "z"], ["y"], axis=1)], {"x": x, "z": z}, ["y"]), {
+    return model(
+        [helper.make_node("Concat", ["x", "z"], ["y"], axis=1)], {"x": x, "z": z}, ["y"]
+    ), {
         "x": x,
         "z": z,
     }
@@ -136,18 +138,12 @@ def test_a_poked_byte_changes_what_the_operator_would(name, tmp_path_factory, da
         at = tuple(data.draw(st.sampled_from([0, n - 1, n // 2]), label="element") for n in shape)
         offset = int(np.ravel_multi_index(at, shape)) * 4
         value = np.float32(data.draw(st.sampled_from([3.5, -100.0, 1e6, 0.0]), label="value"))
-    injection = Injection(
-        int(load["seq"]), Space.SRAM, int(load["dst"]) + offset, value.tobytes()
-    )
-    outcome, poked = run(
-        proto, inputs, folder / "poked", target=target, injections=[injection]
-    )
+    injection = Injection(int(load["seq"]), Space.SRAM, int(load["dst"]) + offset, value.tobytes())
+    outcome, poked = run(proto, inputs, folder / "poked", target=target, injections=[injection])
     with poked:
         touched = poked.commands(0, poked.n_commands)
         readers = {
-            int(a["seq"])
-            for a in poked.accesses(0, poked.n_commands)
-            if a["by"] == load["seq"]
+            int(a["seq"]) for a in poked.accesses(0, poked.n_commands) if a["by"] == load["seq"]
         }
         boxes = [
             (int(r["tensor"]), box_slices(r, len(poked.tensors[int(r["tensor"])].shape)))
@@ -182,27 +178,26 @@ def test_a_poked_byte_changes_what_the_operator_would(name, tmp_path_factory, da
     )
 
 
-def test_touched_commands_are_marked_and_keep_their_bytes(tmp_path):
+def test_bytes_that_no_command_wrote_are_kept_as_they_were_read(tmp_path):
     proto, inputs = CASES["add"]
     _, session = run(proto, inputs, tmp_path / "clean")
     with session:
         rows = session.commands(0, session.n_commands)
         load = next(r for r in rows if r["kind"] == Kind.DMA_LOAD and r["dst_space"] == Space.SRAM)
+        assert session.observations == []
     nan = np.float32(np.nan).tobytes()
     outcome, session = run(
         proto, inputs, tmp_path / "poked",
         injections=[Injection(int(load["seq"]), Space.SRAM, int(load["dst"]), nan)],
     )  # fmt: skip
     with session:
-        touched = [
-            int(r["seq"])
-            for r in session.commands(0, session.n_commands)
-            if r["status"] == Status.TOUCHED
-        ]
-        assert touched
-        kept = session.payload(touched[0])
-        assert np.isnan(np.frombuffer(kept, "f4")).any()
-    assert np.isnan(outcome.outputs["y"]).any()
+        (seen,) = session.observations
+        reader = session.command(seen[0])
+        assert reader["kind"] == Kind.KERNEL
+        held = np.frombuffer(session.observed(*seen), "f4")
+        assert np.isnan(held[0])
+        assert not np.isnan(held[1:]).any()
+    assert np.isnan(outcome.outputs["y"]).sum() == 1
 
 
 def test_an_injection_that_changes_nothing_changes_nothing(tmp_path):

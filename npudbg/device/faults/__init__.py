@@ -1,0 +1,1 @@
+"""Faults that hardware really shows, each with its effect on bytes or cycles."""

@@ -1,0 +1,137 @@
+"""The faults that can be injected: what each does, and what it needs to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """One kind of fault.
+
+    Attributes:
+        name: What ``--fault`` takes.
+        needs: Keys that must be given.
+        takes: Further keys that may be given.
+        effect: What the device does.
+        seen: Where it comes from on a board.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    takes: tuple[str, ...]
+    effect: str
+    seen: str
+
+
+_PLACE = ("tensor", "tile", "way", "seq")
+
+KINDS: dict[str, FaultKind] = {
+    kind.name: kind
+    for kind in (
+        FaultKind(
+            "dropped-dma", (), _PLACE,
+            "the transfer completes and moves nothing; SRAM or DDR keeps its old bytes",
+            "a descriptor that was overwritten, or a ring that wrapped",
+        ),
+        FaultKind(
+            "short-dma", (), (*_PLACE, "bytes"),
+            "only the first bytes of the transfer move",
+            "a byte count taken as a word count, or a burst that was aborted",
+        ),
+        FaultKind(
+            "length-overflow", (), (*_PLACE, "bits"),
+            "the length field keeps its low bits only",
+            "a transfer longer than the descriptor's field",
+        ),
+        FaultKind(
+            "late-dma", (), _PLACE,
+            "the kernel starts before its operand has arrived and reads the old bytes",
+            "a missing dependency between a queue and an engine",
+        ),
+        FaultKind(
+            "duplicated-dma", (), _PLACE,
+            "the transfer is done once more, later, over what then lies there",
+            "a descriptor ring that was replayed after a timeout",
+        ),
+        FaultKind(
+            "misaligned-dma", (), (*_PLACE, "bytes"),
+            "the source begins some bytes below the address that was meant",
+            "low address bits that the engine does not have",
+        ),
+        FaultKind(
+            "bit-flip", ("addr", "after"), ("space", "bit"),
+            "one bit of memory changes after a command",
+            "marginal SRAM voltage, a row that was not refreshed",
+        ),
+        FaultKind(
+            "weight-bit-flip", ("tensor",), ("index", "bit"),
+            "one bit of a weight in device memory is wrong",
+            "a damaged model file, or memory that failed",
+        ),
+        FaultKind(
+            "nan-weight", ("tensor",), ("index",),
+            "one element of a weight in device memory is NaN",
+            "a conversion that overflowed, a write that went astray",
+        ),
+        FaultKind(
+            "corrupted-scale", ("tensor",), ("factor", "index"),
+            "a scale in device memory is multiplied by a factor",
+            "quantisation parameters of another model version",
+        ),
+        FaultKind(
+            "missing-flush", ("tensor",), (),
+            "the device reads what the buffer held one frame before",
+            "a non-coherent driver whose sync_for_device was left out",
+        ),
+        FaultKind(
+            "missing-invalidate", ("tensor",), (),
+            "the host reads from its cache what the output held before",
+            "a non-coherent driver whose sync_for_cpu was left out",
+        ),
+        FaultKind(
+            "late-writeback", ("tensor",), ("line",),
+            "a dirty cache line over an output is written back after the DMA",
+            "memset of an output buffer without sync_for_device",
+        ),
+        FaultKind(
+            "hang", (), ("node", "tile", "seq"),
+            "a kernel starts and never ends",
+            "wrong descriptors or weights, an address that does not answer",
+        ),
+        FaultKind(
+            "lost-interrupt", (), (),
+            "all commands end and the host is never told",
+            "an interrupt that was masked or acknowledged too early",
+        ),
+        FaultKind(
+            "deadlock", (), ("node", "tile"),
+            "two DMA channels wait for each other's buffer",
+            "a schedule that fills both buffers before it drains one",
+        ),
+        FaultKind(
+            "iommu-fault", (), _PLACE,
+            "the address is not mapped: the transfer is refused",
+            "a buffer that was unmapped too early, or never mapped",
+        ),
+        FaultKind(
+            "bank-conflict", (), (*_PLACE, "factor"),
+            "a transfer's bursts collide in one SRAM bank and take longer",
+            "operands whose addresses differ by a multiple of the bank stride",
+        ),
+        FaultKind(
+            "clock-drop", (), ("seq", "factor"),
+            "from a command on, everything takes longer",
+            "a frequency that is not locked, thermal throttling",
+        ),
+    )
+}  # fmt: skip
+
+
+def listing() -> list[tuple[str, str, str]]:
+    """Return name with keys, effect and origin of every kind."""
+    rows = []
+    for kind in KINDS.values():
+        keys = [f"{k}=…" for k in kind.needs] + [f"[{k}=…]" for k in kind.takes]
+        rows.append((f"{kind.name}{':' if keys else ''}{','.join(keys)}", kind.effect, kind.seen))
+    return rows

@@ -1,0 +1,180 @@
+"""What touches a run: bytes poked after a command, and faults waiting for their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npudbg.device.emit import Action
+from npudbg.device.faults.spec import Fault
+from npudbg.device.memory import Bytes
+from npudbg.graph.ir import Graph
+from npudbg.session.commands import Kind, Space
+from npudbg.session.errors import UserError
+from npudbg.session.text import safe
+from npudbg.targets.profile import Target
+
+TRANSFER_FAULTS = frozenset(
+    {"dropped-dma", "short-dma", "length-overflow", "late-dma", "duplicated-dma",
+     "misaligned-dma", "iommu-fault"}
+)  # fmt: skip
+_WEIGHT_FAULTS = frozenset({"weight-bit-flip", "nan-weight", "corrupted-scale"})
+_INCOHERENT = frozenset({"missing-flush", "missing-invalidate", "late-writeback"})
+_KERNEL_FAULTS = frozenset({"hang", "deadlock"})
+_LENGTH_BITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """Bytes written into a space right after a command.
+
+    Attributes:
+        after: Command number.
+        space: ``SRAM`` or ``DDR``.
+        address: First byte.
+        data: The bytes.
+        flip: Exclusive-or instead of writing.
+    """
+
+    after: int
+    space: Space
+    address: int
+    data: bytes
+    flip: bool = False
+
+
+@dataclass(slots=True)
+class Touch:
+    """The injections and faults of one run; a fault acts once.
+
+    Attributes:
+        injections: Bytes by command.
+        faults: Faults that have not acted yet.
+        replays: Transfers that will be done once more: SRAM address and bytes.
+    """
+
+    injections: tuple[Injection, ...] = ()
+    faults: list[Fault] = field(default_factory=list)
+    replays: list[tuple[int, Bytes]] = field(default_factory=list)
+
+    @classmethod
+    def plan(
+        cls, injections: Sequence[Injection], faults: Sequence[Fault], graph: Graph, target: Target
+    ) -> Touch:
+        """Check faults against the model and the target.
+
+        Raises:
+            UserError: A name that the model does not have, or a fault that this
+                target cannot show.
+        """
+        names = {n for node in graph.nodes for n in (*node.inputs, *node.outputs)}
+        labels = {x for node in graph.nodes for x in (node.name, node.label)}
+        pokes = list(injections)
+        rest = []
+        for fault in faults:
+            tensor, node = fault.names.get("tensor"), fault.names.get("node")
+            where = f"--fault {fault.kind}"
+            if (
+                tensor is not None
+                and tensor not in names
+                and tensor.removesuffix("@ddr") not in names
+            ):
+                raise UserError(f"{where}: the model has no tensor {safe(tensor)!r}")
+            if node is not None and node not in labels:
+                raise UserError(f"{where}: the model has no node {safe(node)!r}")
+            if fault.kind in _WEIGHT_FAULTS and tensor not in graph.initializers:
+                raise UserError(f"{where}: {safe(tensor)!r} is not a weight of the model")
+            if fault.kind in _INCOHERENT and target.cache.coherent is not False:
+                raise UserError(
+                    f"{where}: {target.name} is not known to have incoherent caches, so this "
+                    "cannot happen there; try --target generic-a57"
+                )
+            if fault.kind == "bit-flip":
+                space = Space.DDR if fault.names.get("space") == "ddr" else Space.SRAM
+                mask = bytes([1 << (fault.int("bit", 0) % 8)])
+                pokes.append(
+                    Injection(fault.int("after", 0), space, fault.int("addr", 0), mask, True)
+                )
+                continue
+            rest.append(fault)
+        return cls(tuple(pokes), rest)
+
+    @property
+    def active(self) -> bool:
+        """Whether anything touches the run (it is then executed byte by byte)."""
+        return bool(self.injections or self.faults or self.replays)
+
+    def take(self, kind: str, *, tensor: str | None = None) -> Fault | None:
+        """Take a fault of a kind (for a tensor) out, if one waits."""
+        for fault in self.faults:
+            if fault.kind == kind and (tensor is None or fault.names.get("tensor") == tensor):
+                self.faults.remove(fault)
+                return fault
+        return None
+
+    def transfer(self, action: Action) -> Fault | None:
+        """Take the fault that strikes a transfer, if one waits for it."""
+        way = "load" if action.kind == Kind.DMA_LOAD else "store"
+        for fault in self.faults:
+            if fault.kind in TRANSFER_FAULTS and self._meets(fault, action, way):
+                self.faults.remove(fault)
+                return fault
+        return None
+
+    def kernel(self, action: Action, label: str) -> Fault | None:
+        """Take the fault that strikes a kernel, if one waits for it."""
+        for fault in self.faults:
+            if fault.kind not in _KERNEL_FAULTS:
+                continue
+            node = fault.names.get("node")
+            by_seq = "seq" in fault.numbers
+            if by_seq and fault.int("seq", -1) != action.seq:
+                continue
+            if node is not None and node != label:
+                continue
+            if not by_seq and fault.int("tile", 0) != action.tile:
+                continue
+            self.faults.remove(fault)
+            return fault
+        return None
+
+    @staticmethod
+    def _meets(fault: Fault, action: Action, way: str) -> bool:
+        if "seq" in fault.numbers:
+            return fault.int("seq", -1) == action.seq
+        name = fault.names.get("tensor")
+        if name is not None and name.removesuffix("@ddr") != action.region.tensor.removesuffix(
+            "@ddr"
+        ):
+            return False
+        if fault.names.get("way", "load" if name is None else way) != way:
+            return False
+        return fault.int("tile", action.tile if name is not None else 0) == action.tile
+
+    def moved(self, fault: Fault, nbytes: int) -> int:
+        """Return how many bytes a shortened transfer moves."""
+        if fault.kind == "length-overflow":
+            bits = fault.int("bits", _LENGTH_BITS)
+            return nbytes & ((1 << bits) - 1)
+        return min(fault.int("bytes", nbytes // 2), nbytes)
+
+
+def corrupt_weight(fault: Fault, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
+    """Change one element of a weight in device memory, in place."""
+    flat = array.reshape(-1)
+    if not flat.size:
+        return
+    index = fault.int("index", 0) % flat.size
+    if fault.kind == "nan-weight":
+        if flat.dtype.kind == "f":
+            flat[index] = np.nan
+        return
+    if fault.kind == "corrupted-scale":
+        factor = fault.numbers.get("factor", 16.0)
+        flat[...] = (flat.astype(np.float64) * factor).astype(flat.dtype)
+        return
+    raw = flat.view(np.uint8)
+    bit = fault.int("bit", 8 * flat.dtype.itemsize - 2)
+    raw[index * flat.dtype.itemsize + (bit // 8) % flat.dtype.itemsize] ^= 1 << (bit % 8)

@@ -1,0 +1,248 @@
+"""A group on real bytes: faults strike its transfers and kernels, pokes its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npudbg.device.emit import Action, span
+from npudbg.device.execute import GroupExecutor
+from npudbg.device.faults.spec import Fault
+from npudbg.device.faults.touch import Injection
+from npudbg.device.kernels.base import slices
+from npudbg.device.memory import Bytes, bytes_of
+from npudbg.device.numerics import Stored
+from npudbg.device.tiling import Step
+from npudbg.session.commands import Kind, Space, Status
+
+if TYPE_CHECKING:
+    from npudbg.device.machine import Machine
+
+_STEP = 64
+"""Bytes by which a transfer whose low address bits are missing starts too early."""
+
+
+class StoppedError(Exception):
+    """The device stopped at a command: it hung, or an address was refused."""
+
+    def __init__(self, status: str, seq: int, node: int, message: str) -> None:
+        """Remember where."""
+        super().__init__(message)
+        self.status, self.seq, self.node = status, seq, node
+
+
+class TouchedGroup:
+    """Executes one group's actions on memory and records what differs.
+
+    What a command wrote is kept (its payload) wherever it is not the bytes of
+    the tensor it is said to have moved or made.
+    """
+
+    def __init__(self, machine: Machine, steps: Sequence[Step], actions: Sequence[Action]) -> None:
+        """Prepare; outputs start as what DDR held at their addresses before."""
+        assert machine.sram is not None
+        self.machine, self.steps, self.actions = machine, steps, actions
+        self.sram, self.values = machine.sram, machine.values
+        self.executor = GroupExecutor(machine.sram, steps, machine.values, self._compute)
+        self.goals: dict[str, Any] = {}
+        self.written: dict[int, bytes] = {}
+        self.late: list[tuple[Action, Bytes]] = []
+
+    def run(self) -> None:
+        """Execute every action.
+
+        Raises:
+            StoppedError: The device hung or refused an address.
+        """
+        first, last = (self.actions[0].seq, self.actions[-1].seq) if self.actions else (0, -1)
+        pokes: dict[int, list[Injection]] = {}
+        for each in self.machine.touch.injections:
+            if first <= each.after <= last:
+                pokes.setdefault(each.after, []).append(each)
+        try:
+            for position, action in enumerate(self.actions):
+                self._one(position, action)
+                for each in pokes.get(action.seq, ()):
+                    poke(self.machine, each, self.goals)
+        finally:
+            self._settle()
+
+    def _one(self, position: int, action: Action) -> None:
+        if action.kind == Kind.KERNEL:
+            self._strike_kernel(position, action)
+            self.executor.kernel(action)
+            self._arrive(position, action)
+        else:
+            fault = self.machine.touch.transfer(action)
+            if fault is not None and fault.kind == "iommu-fault":
+                self._stop(action, Status.FAULT, "fault", "the IOMMU refused its address")
+            if action.kind == Kind.DMA_LOAD:
+                self._load(action, fault)
+            else:
+                self._store(action, fault)
+                return
+        if action.kind == Kind.DMA_LOAD and self.late and self.late[-1][0] is action:
+            return
+        self.written[action.seq] = self.sram.view(action.address, action.region.nbytes).tobytes()
+
+    def _load(self, action: Action, fault: Fault | None) -> None:
+        data = self.executor.packed(action.region)
+        if fault is not None and fault.kind == "misaligned-dma":
+            data = self._from_below(action, fault.int("bytes", _STEP))
+        if fault is not None and fault.kind == "late-dma":
+            self.late.append((action, data))
+            return
+        self.sram.write(action.address, data[: self._length(fault, data.size)])
+        self._replay(action)
+        if fault is not None and fault.kind == "duplicated-dma":
+            self.machine.touch.replays.append((action.address, data.copy()))
+
+    def _replay(self, action: Action) -> None:
+        """A transfer that is repeated falls on what was loaded to its place since."""
+        touch = self.machine.touch
+        for each in list(touch.replays):
+            address, data = each
+            overlap = address < action.address + action.region.nbytes and (
+                action.address < address + data.size
+            )
+            if overlap:
+                touch.replays.remove(each)
+                end = min(data.size, action.address + action.region.nbytes - address)
+                # Not a command of the program: only memory changes.
+                self.sram.view(address, end)[:] = data[:end]
+
+    def _store(self, action: Action, fault: Fault | None) -> None:
+        name = action.region.tensor
+        goal = self.goals.get(name)
+        if goal is None:
+            goal = self.goals[name] = self._old_contents(name)
+        start = action.address
+        if fault is not None and fault.kind == "misaligned-dma":
+            start -= fault.int("bytes", _STEP)
+        held = np.full(action.region.nbytes, 0xFF, np.uint8)
+        low = max(start, self.sram.base)
+        held[low - start :] = self.sram.view(low, action.region.nbytes - (low - start))
+        moved = self._length(fault, held.size)
+        box = slices(action.region.box)
+        target = np.ascontiguousarray(goal[box])
+        bytes_of(target)[:moved] = held[:moved]
+        goal[box] = target
+
+    def _length(self, fault: Fault | None, nbytes: int) -> int:
+        if fault is None:
+            return nbytes
+        if fault.kind == "dropped-dma":
+            return 0
+        if fault.kind in ("short-dma", "length-overflow"):
+            return self.machine.touch.moved(fault, nbytes)
+        return nbytes
+
+    def _from_below(self, action: Action, shift: int) -> Bytes:
+        """A LOAD whose source begins ``shift`` bytes early: each run takes its neighbours."""
+        value = self.values[action.region.tensor]
+        array = value.array
+        before = self.machine.ddr.read(value.address - shift, shift)
+        raw = np.concatenate([before, bytes_of(array)])
+        places = np.arange(array.nbytes).reshape((*array.shape, array.dtype.itemsize))
+        return raw[places[slices(action.region.box)].reshape(-1)]
+
+    def _arrive(self, position: int, action: Action) -> None:
+        """Late transfers land once the kernels of their tile have read."""
+        following = self.actions[position + 1] if position + 1 < len(self.actions) else None
+        if following is not None and following.kind == Kind.KERNEL:
+            return
+        for load, data in self.late:
+            self.sram.write(load.address, data)
+            self.written[load.seq] = data.tobytes()
+            self.machine.issuer.delay(load.seq, action.seq)
+        self.late = []
+
+    def _strike_kernel(self, position: int, action: Action) -> None:
+        label = self.machine.graph.nodes[self.steps[action.step].node].label
+        fault = self.machine.touch.kernel(action, label)
+        if fault is None:
+            return
+        if fault.kind == "hang":
+            self._stop(action, Status.HUNG, "hung", "a kernel never ended")
+        load = next((a for a in self.actions[position:] if a.kind == Kind.DMA_LOAD), None)
+        store = next((a for a in self.actions[position:] if a.kind == Kind.DMA_STORE), None)
+        first = load or next(a for a in self.actions if a.kind == Kind.DMA_LOAD)
+        if store is None:
+            return
+        self.machine.waits += [(first.seq, store.seq), (store.seq, first.seq)]
+        self.machine.issuer.set_status(first.seq, Status.HUNG)
+        self._stop(store, Status.HUNG, "hung", "two DMA channels wait for each other")
+
+    def _stop(self, action: Action, status: int, how: str, message: str) -> None:
+        self.machine.issuer.set_status(action.seq, status)
+        node = self.steps[max(action.step, 0)].node
+        raise StoppedError(how, action.seq, node, message)
+
+    def _old_contents(self, name: str) -> Any:
+        value = self.values[name]
+        raw = self.machine.ddr.read(value.address, value.array.nbytes)
+        return raw.view(value.array.dtype).reshape(value.array.shape)
+
+    def _settle(self) -> None:
+        """Make the stored bytes the tensors', and keep what the record cannot tell else."""
+        machine = self.machine
+        for name, goal in self.goals.items():
+            self.values[name].data = goal
+            machine.ddr.place(self.values[name].address, goal)
+        for action in self.actions:
+            data = self.written.get(action.seq)
+            if data is None:
+                continue
+            array = self.values[action.region.tensor].array
+            said = np.ascontiguousarray(array[slices(action.region.box)]).tobytes()
+            if data != said:
+                machine.writer.put_payload(action.seq, data)
+                machine.issuer.set_status(action.seq, Status.TOUCHED)
+        for (seq, operand), data in self.executor.observed.items():
+            machine.writer.put_observed(seq, operand, data)
+
+    def _compute(self, number: int, operands: Sequence[Any]) -> list[Any]:
+        machine, step = self.machine, self.steps[number]
+        feeds = {}
+        for name, operand in zip(step.reads, operands, strict=True):
+            if not name or operand is None:
+                continue
+            value = machine.values[name]
+            assert value.model_dtype is not None
+            feeds[name] = machine.numerics.load(
+                Stored(operand, value.quantization), value.model_dtype
+            )
+        results, _ = machine.runner.run(machine.graph.nodes[step.node].proto, feeds)
+        return [
+            machine.numerics.store(result, machine.values[name].quantization).array
+            if name
+            else None
+            for name, result in zip(step.writes, results, strict=True)
+        ]
+
+
+def poke(machine: Machine, injection: Injection, goals: dict[str, Any]) -> None:
+    """Write an injection's bytes; no command knows of it."""
+    data = np.frombuffer(injection.data, np.uint8)
+    if injection.space == Space.SRAM:
+        assert machine.sram is not None
+        view = machine.sram.view(injection.address, data.size)
+        view[:] = view ^ data[: view.size] if injection.flip else data[: view.size]
+        return
+    for name, value in machine.values.items():
+        if value.allocation is None:
+            continue
+        offset = injection.address - value.address
+        if -data.size < offset < value.array.nbytes:
+            # The recorded bytes belong to the session: change a copy.
+            if name not in goals:
+                value.data = value.array.copy()
+            raw = bytes_of(goals.get(name, value.data))
+            low, high = max(offset, 0), min(offset + data.size, raw.size)
+            part = data[low - offset : high - offset]
+            raw[low:high] = raw[low:high] ^ part if injection.flip else part
+
+
+__all__ = ["Injection", "StoppedError", "TouchedGroup", "poke", "span"]
