@@ -12,7 +12,6 @@ from npudbg.session.reader import Session
 from npudbg.session.records import NodeRecord, Subject, TensorRecord
 from npudbg.session.text import safe
 
-HEADER = "      seq      cycle engine command"
 _STATUS: dict[int, tuple[str, Style]] = {
     Status.OK: (" ", ""),
     Status.HUNG: ("!", "error"),
@@ -29,10 +28,11 @@ _WORDS = {
 _VERBS = {Kind.DMA_LOAD: "LOAD", Kind.DMA_STORE: "STORE"}
 
 
-def header(width: int) -> Line:
-    """Return the column names."""
-    tail = "cost cyc "
-    return line((left(HEADER, max(width - len(tail), 0)) + tail, "dim"))
+def header(session: Session, width: int) -> Line:
+    """Return the column names of :func:`command_line`."""
+    seq, cycle = _columns(session)
+    head = f"  {'seq':>{seq}} {'cycle':>{cycle}} engine command"
+    return line((left(head, max(width - 10, 0)) + f"{'cost':>8}  ", "dim"))
 
 
 def command_line(
@@ -54,7 +54,8 @@ def command_line(
     seq, node = int(row["seq"]), node_of(session, row)
     mark, style = _STATUS.get(int(row["status"]), ("?", "warn"))
     cost = f"{int(row['end']) - int(row['start']):,}"
-    room = max(width - 36, 8)
+    seq_width, cycle_width = _columns(session)
+    room = max(width - 20 - seq_width - cycle_width, 8)
     subject = Subject(
         kind="command",
         name=safe(node.label) if node is not None else "",
@@ -66,8 +67,8 @@ def command_line(
         line(
             ("B" if breakpoint_ else " ", "mark"),
             (">" if current else " ", "current"),
-            (f"{seq:>7} ", "current" if current else "number"),
-            (f"{int(row['start']):>10} ", "dim"),
+            (f"{seq:>{seq_width}} ", "current" if current else "number"),
+            (f"{int(row['start']):>{cycle_width}} ", "dim"),
             (left(engine_name(session, row), 5) + " ", ""),
             (left(what(session, row, room), room), "current" if current else ""),
             (f"{cut(cost, 8):>8} ", "number"),
@@ -194,3 +195,8 @@ def origin_of(session: Session) -> str:
 
 def _role(row: Any) -> str:
     return "makes " if int(row["kind"]) in (Kind.KERNEL, Kind.HOST) else "moves "
+
+
+def _columns(session: Session) -> tuple[int, int]:
+    """Return the widths of the number and cycle columns: what the run's largest need."""
+    return max(len(str(session.n_commands)), 4), max(len(str(session.n_cycles)), 5)

@@ -28,13 +28,13 @@ def counter_lines(counters: list[Counter], width: int) -> list[Line]:
         word, style = judged(each)
         limits = ""
         if each.healthy or each.dangerous:
-            limits = f"  healthy {safe(each.healthy, 12)}, dangerous {safe(each.dangerous, 12)}"
+            limits = f"  ok {safe(each.healthy, 8)}, bad {safe(each.dangerous, 8)}"
         lines.append(
             fit(
                 line(
                     "  ",
-                    (left(safe(each.name, 24), 18), "key"),
-                    (right(counter_value(each), 20), "number"),
+                    (left(safe(each.name, 24), 16), "key"),
+                    (right(counter_value(each), 17), "number"),
                     (f"  {word:<9}", style),
                     (f"  {each.origin}{limits}", "dim"),
                 ),

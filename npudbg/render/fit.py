@@ -43,7 +43,7 @@ def cut_middle(text: str, width: int) -> str:
     """
     if cells(text) <= width or width < 8 or not text.isascii():
         return cut(text, width)
-    head = (width - 1) // 3
+    head = (width - 1) // 4
     return text[:head] + ELLIPSIS + text[len(text) - (width - 1 - head) :]
 
 

@@ -14,8 +14,6 @@ from npudbg.session.dtypes import numpy_dtype
 from npudbg.session.lines import Line, Span, Style, line
 from npudbg.session.records import Subject
 
-_VALUE_WIDTH = 11
-
 
 def bytes_per_row(width: int, dtype: str | None = None) -> int:
     """Return how many bytes fit a row of ``width`` columns (a power of two, 4 to 16)."""
@@ -30,7 +28,7 @@ def row_width(count: int, dtype: str | None) -> int:
     tail = count + 3
     size = _itemsize(dtype)
     if size:
-        tail = 1 + (count // size) * _VALUE_WIDTH
+        tail = 1 + (count // size) * _value_width(size, dtype)
     return 11 + 3 * count + (count > 8) + tail
 
 
@@ -77,8 +75,9 @@ def hexdump(
         _add(spans, "   " * missing + (" " if missing and len(part) <= 8 < count else ""), "")
         if dtype is not None:
             spans.append(Span(" "))
+            room = _value_width(_itemsize(dtype), dtype)
             for text, style in _values(part, known, dtype):
-                _add(spans, f"{text:>{_VALUE_WIDTH}}", style)
+                _add(spans, f"{text:>{room}}", style)
         else:
             spans.append(Span("  " + _characters(part, known), "dim"))
         subject = Subject(kind="address", address=base + at, space=space or None)
@@ -129,15 +128,15 @@ def _values(part: bytes, known: list[bool], dtype: str) -> list[tuple[str, Style
         if not all(known[at : at + size]):
             found.append(("--", "dim"))
             continue
-        found.append(_value(np.frombuffer(part[at : at + size], element)[0]))
+        found.append(_value(np.frombuffer(part[at : at + size], element)[0], size))
     return found
 
 
-def _value(item: Any) -> tuple[str, Style]:
+def _value(item: Any, size: int) -> tuple[str, Style]:
     if isinstance(item, (np.integer, np.bool_)):
-        return str(int(item))[: _VALUE_WIDTH - 1], "number"
+        return str(int(item)), "number"
     number = float(abs(item)) if isinstance(item, np.complexfloating) else float(item)
-    return numbers.value(number, 4), "number" if isfinite(number) else "error"
+    return numbers.value(number, 3 if size < 4 else 4), "number" if isfinite(number) else "error"
 
 
 def _itemsize(dtype: str | None) -> int:
@@ -148,3 +147,10 @@ def _itemsize(dtype: str | None) -> int:
     except (TypeError, ValueError):
         return 0
     return size if size in (1, 2, 4, 8) else 0
+
+
+def _value_width(size: int, dtype: str | None) -> int:
+    """Return the columns of a value of ``size`` bytes, with a space before it."""
+    if size == 1 and "float" in (dtype or ""):
+        return 9
+    return {1: 5, 2: 10, 4: 12, 8: 21}[size]

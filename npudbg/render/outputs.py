@@ -50,10 +50,11 @@ def tensor_line(tensor: TensorRecord, width: int) -> Line:
     """Return one tensor as a line: counts of NaN and Inf, zeros, range, mean."""
     mark, style = tensor_mark(tensor)
     room = max(width - _NUMBERS - 3, 9)
-    shape = numbers.shape(tensor.shape)
     name = safe(tensor.name, 400)
-    size = max(room - len(shape) - 2, room // 2)
-    text = left(f"{cut_middle(name, size)} {shape}", room)
+    # The shape stands in the detail; in the list only where the name leaves room.
+    shape = numbers.shape(tensor.shape)
+    both = len(name) + len(shape) + 2 <= room
+    text = left(f"{name}  {shape}" if both else cut_middle(name, room), room)
     stats = tensor.stats
     if stats is None:
         # A value that is not an array (a sequence, a map) has a short text instead.
@@ -166,9 +167,9 @@ def _bad_lines(session: Session, tensor: TensorRecord) -> list[Line]:
         return [line(("  values not kept in this session", "dim"))]
     lines = []
     for at in first_bad(array):
-        item = np.ascontiguousarray(array[at])
+        item = array[at]
         where = ",".join(str(i) for i in at)
-        raw = item.tobytes().hex(" ").upper()
+        raw = np.asarray(item).tobytes().hex(" ").upper()
         lines.append(line((f"  [{where}] = {safe(item, 24)}", "error"), (f"  bytes {raw}", "dim")))
     return lines
 

@@ -28,20 +28,20 @@ _LISTED = 40
 
 
 def report_lines(
-    session: Session, *, width: int = 80, saved: Path | str | None = None, again: Sequence[str] = ()
+    session: Session, *, width: int = 80, path: Path | str | None = None, again: Sequence[str] = ()
 ) -> list[Line]:
     """Return the report of a judged session.
 
     Args:
         session: The record.
         width: Columns; at least 40.
-        saved: Where the session stays; None if it is temporary.
+        path: Where the session stays; None if it is temporary.
         again: The command line that made it, to suggest how to keep the session.
     """
     width = max(width, 40)
     blank = line("")
     lines = boxed(verdict_lines(session, width - 4), width, _title(session))
-    lines += [fit(_layers(session), width), blank]
+    lines += [fit(_layers(session), width), fit(line((f"        {LEGEND}", "dim")), width), blank]
     lines += _findings(session, width)
     table = inputs_table(session, width)
     if table:
@@ -51,7 +51,7 @@ def report_lines(
         lines += [line(("counters", "title")), *counter_lines(session.counters, width), blank]
     for note in session.meta.notes[:32]:
         lines += wrapped(safe(note, 400), width, "dim", lead="note: ")
-    lines += [line(("go on", "title")), *_go_on(session, saved, again)]
+    lines += [line(("go on", "title")), *_go_on(session, path, again)]
     return lines
 
 
@@ -66,7 +66,6 @@ def _layers(session: Session) -> Line:
     for layer in (1, 2, 3, 4):
         mark, style = layer_mark(session, layer)
         spans.append(Span(f"{layer} {LAYER_NAMES[layer]} {mark}   ", style))
-    spans.append(Span(f"({LEGEND})", "dim"))
     return Line(tuple(spans))
 
 
@@ -110,12 +109,12 @@ def _device(session: Session, width: int) -> list[Line]:
     ]
 
 
-def _go_on(session: Session, saved: Path | str | None, again: Sequence[str]) -> list[Line]:
+def _go_on(session: Session, path: Path | str | None, again: Sequence[str]) -> list[Line]:
     """Return the exact next commands; never cut, so that they can be copied."""
     finding, lines = deciding(session), []
     code = finding.code if finding is not None else ""
-    if saved is not None:
-        file = shlex.quote(safe(saved, 4096))
+    if path is not None:
+        file = shlex.quote(safe(path, 4096))
         lines.append(line(f"  npudbg replay {file}", ("   # step through it", "dim")))
         if finding is not None and finding.subject.seq is not None:
             verb = f"goto {finding.subject.seq}"

@@ -1,0 +1,298 @@
+"""The panes: what each layer shows, and how it follows the selection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events
+from textual.containers import Horizontal, Vertical
+
+from npudbg.render import outputs
+from npudbg.render.findings import finding_detail, finding_line
+from npudbg.render.host import host_lines
+from npudbg.render.inputs import input_lines
+from npudbg.render.verdict import verdict_lines
+from npudbg.session.errors import SessionError
+from npudbg.session.lines import Line, line
+from npudbg.session.text import safe
+from npudbg.tui.linebar import LineBar
+from npudbg.tui.lineview import LineView
+from npudbg.tui.selection import Selection
+from npudbg.tui.sources import Lines, Rows
+
+if TYPE_CHECKING:
+    from npudbg.plugins.api import Panel, PanelContext
+    from npudbg.plugins.loading import Plugins
+    from npudbg.session.reader import Session
+    from npudbg.targets.profile import Target
+    from npudbg.tui.port import Port
+
+
+class Pane(Vertical):
+    """A titled part of the screen with a main list."""
+
+    title: ClassVar[str] = ""
+
+    def __init__(self, session: Session, *, id: str, title: str | None = None) -> None:
+        """Make the pane of a session."""
+        super().__init__(id=id)
+        self.session = session
+        self.name_shown = safe(self.title if title is None else title, 16)
+
+    def compose(self):
+        """Lay out the main list."""
+        yield LineView(classes="main")
+
+    def on_mount(self) -> None:
+        """Title and first content."""
+        # Text, not markup: a plugin chose it.
+        self.border_title = self.name_shown.replace("[", "(")
+        self.fill()
+
+    @property
+    def main(self) -> LineView:
+        """The list that takes the focus."""
+        return self.query_one(".main", LineView)
+
+    @property
+    def text_width(self) -> int:
+        """Columns that a line may take."""
+        return max(self.main.scrollable_content_region.width, 20)
+
+    def fill(self) -> None:
+        """Make the content (again, when the width changed)."""
+
+    def follow(self, selection: Selection, *, moved: bool = False) -> None:
+        """Show what is selected.
+
+        Args:
+            selection: What.
+            moved: The user moved in this very pane: its main list stays where it is.
+        """
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Wrapped lines depend on the width."""
+        self.call_after_refresh(self.fill)
+
+
+class FindingsPane(Pane):
+    """The verdict, all findings, and the selected one in full."""
+
+    title = "0 Findings"
+
+    def compose(self):
+        """List beside (or above) detail."""
+        with Horizontal(id="findings-body"):
+            yield LineView(id="findings-left", classes="main")
+            yield LineView(id="findings-detail")
+
+    def fill(self) -> None:
+        """The verdict is line 0; the findings follow."""
+        found = self.session.findings
+        view = self.main
+
+        def make(number: int, width: int) -> Line:
+            if number == 0:
+                first = verdict_lines(self.session, width)
+                return Line(first[0].spans, None)
+            return finding_line(found[number - 1], width)
+
+        def text(number: int) -> str:
+            if number == 0:
+                return "verdict"
+            each = found[number - 1]
+            return f"{each.code} {each.name} {each.subject.name} {each.message}"
+
+        view.show(Rows(len(found) + 1, make, text))
+        self.detail(view.index)
+
+    def follow(self, selection: Selection, *, moved: bool = False) -> None:
+        """Stand on the selected finding."""
+        if selection.finding is not None and not moved:
+            self.main.move_to(selection.finding + 1)
+        self.detail(self.main.index)
+
+    def detail(self, number: int) -> None:
+        """Show line ``number`` in full: the verdict, or a finding."""
+        view = self.query_one("#findings-detail", LineView)
+        width = max(view.scrollable_content_region.width, 20)
+        found = self.session.findings
+        if number == 0 or number > len(found):
+            lines = verdict_lines(self.session, width)
+        else:
+            lines = finding_detail(found[number - 1], width)
+            for other in found[number - 1].related[:16]:
+                name = safe(other.name or other.kind, max(width - 12, 20))
+                lines.append(line(("  see   ", "dim"), name, subject=other))
+        view.show_lines(lines, index=0)
+
+
+class LinesPane(Pane):
+    """A pane whose lines are made at once (layers 1 and 2 are short)."""
+
+    def lines(self, width: int) -> list[Line]:
+        """Return the pane's lines."""
+        raise NotImplementedError
+
+    def fill(self) -> None:
+        """Make the lines for the width."""
+        self.main.show_lines(self.lines(self.text_width))
+
+    def follow(self, selection: Selection, *, moved: bool = False) -> None:
+        """Stand on the first line about the selected tensor."""
+        if moved or selection.tensor is None:
+            return
+        source = self.main.source
+        if not isinstance(source, Lines):
+            return
+        wanted = selection.subject
+        exact = next((n for n, row in enumerate(source.lines) if row.subject == wanted), None)
+        about = exact if exact is not None and wanted is not None else next(
+            (n for n, row in enumerate(source.lines)
+             if row.subject is not None and row.subject.tensor == selection.tensor), None
+        )  # fmt: skip
+        if about is not None:
+            self.main.move_to(about)
+
+
+class HostPane(LinesPane):
+    """Layer 1."""
+
+    title = "1 Host"
+
+    def __init__(self, session: Session, target: Target | None, *, id: str) -> None:
+        """Show how inputs lie in memory, against ``target``."""
+        super().__init__(session, id=id)
+        self.target = target
+
+    def lines(self, width: int) -> list[Line]:
+        """Return a block an input."""
+        return host_lines(self.session, self.target, width)
+
+
+class InputPane(LinesPane):
+    """Layer 2."""
+
+    title = "2 Input"
+
+    def lines(self, width: int) -> list[Line]:
+        """Return contract and tensor of each input."""
+        return input_lines(self.session, width)
+
+
+class OutputPane(Pane):
+    """Layer 4: every tensor's statistics, and the selected one in detail."""
+
+    title = "4 Output"
+
+    def compose(self):
+        """Header, list, detail."""
+        yield LineBar(id="output-header")
+        yield LineView(classes="main")
+        yield LineView(id="output-detail")
+
+    def fill(self) -> None:
+        """Make the list."""
+        self.tensors = outputs.shown_tensors(self.session)
+        self.row_of = {t.id: n for n, t in enumerate(self.tensors)}
+        self.query_one("#output-header", LineBar).show(outputs.header(self.text_width))
+        self.main.show(
+            Rows(
+                len(self.tensors),
+                lambda n, width: outputs.tensor_line(self.tensors[n], width),
+                lambda n: self.tensors[n].name,
+            )
+        )
+
+    def follow(self, selection: Selection, *, moved: bool = False) -> None:
+        """Stand on the selected tensor."""
+        if selection.tensor is None:
+            return
+        row = self.row_of.get(selection.tensor)
+        if row is not None and not moved:
+            self.main.move_to(row)
+        view = self.query_one("#output-detail", LineView)
+        record = self.session.tensors[selection.tensor]
+        try:
+            lines = outputs.tensor_detail(self.session, record, self.text_width)
+        except SessionError as error:
+            lines = [line((f"! {error}", "error"))]
+        view.show_lines(lines, index=0)
+
+
+class PluginPane(Pane):
+    """A plugin's panel."""
+
+    def __init__(
+        self,
+        session: Session,
+        plugins: Plugins,
+        panel: Panel,
+        port: Port,
+        target: Target | None,
+        *,
+        id: str,
+        number: int,
+        files: tuple[str, ...] = (),
+    ) -> None:
+        """Show ``panel`` as pane ``number``."""
+        super().__init__(session, id=id, title=f"{number} {safe(panel.title, 12)}")
+        self.plugins, self.panel, self.port = plugins, panel, port
+        self.target, self.files = target, files
+        self.selection = Selection()
+
+    def context(self) -> PanelContext:
+        """Return what the panel may look at."""
+        from npudbg.plugins.api import PanelContext
+
+        return PanelContext(
+            session=self.session,
+            selection=self.selection.subject,
+            seq=self.port.seq,
+            width=self.text_width,
+            target=self.target,
+            files=self.files,
+        )
+
+    def fill(self) -> None:
+        """Ask the panel for its lines, if it is seen."""
+        if not self.display or not self.is_mounted:
+            return
+        # Guarded there: a plugin that fails is named and left out.
+        lines = self.plugins.lines(self.panel, self.context())
+        self.main.show_lines(lines)
+        at = self._line_of(lines)
+        if at is not None:
+            self.main.move_to(at)
+
+    def follow(self, selection: Selection, *, moved: bool = False) -> None:
+        """Draw the panel around the selection."""
+        self.selection = selection
+        if not moved:
+            self.fill()
+
+    def on_key(self, event: events.Key) -> None:
+        """A key of the panel's own selects something."""
+        key = event.character if event.character in self.panel.keys else event.key
+        if key is None or key not in self.panel.keys:
+            return
+        event.stop()
+        event.prevent_default()
+        subject = self.plugins.key(self.panel, self.context(), key)
+        if subject is not None:
+            self.screen.select(subject)
+
+    def _line_of(self, lines: list[Line]) -> int | None:
+        wanted = self.selection
+        exact, near = None, None
+        for number, row in enumerate(lines):
+            subject = row.subject
+            if subject is None:
+                continue
+            if subject == wanted.subject and exact is None:
+                exact = number
+            if wanted.node is not None and subject.node == wanted.node and near is None:
+                near = number
+            if any(span.style == "current" for span in row.spans):
+                return number
+        return exact if exact is not None else near

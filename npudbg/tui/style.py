@@ -1,0 +1,44 @@
+"""The layout's style sheet: tabs by default, a grid where the terminal is large."""
+
+from __future__ import annotations
+
+CSS = """
+Screen { background: $background; color: $foreground; }
+* { scrollbar-color: $foreground 30%; scrollbar-background: $background; }
+
+#head, #keys { background: $panel; }
+#body { height: 1fr; }
+#top, #bottom { height: 0; display: none; }
+#top.-shown, #bottom.-shown { height: 1fr; display: block; }
+#console-box { height: auto; max-height: 9; display: none; border-top: solid $foreground 30%; }
+#console-box.-open { display: block; }
+#console { height: auto; max-height: 100%; }
+
+Pane { width: 1fr; height: 1fr; display: none; }
+Pane.-shown { display: block; }
+.lower-title { background: $panel; }
+TracePane > #trace-commands { height: 1fr; min-height: 4; }
+TracePane > .lower { display: none; }
+TracePane > LineView.lower { height: 8; }
+TracePane.-memory > .memory { display: block; }
+TracePane.-timeline > .timeline { display: block; }
+FindingsPane > #findings-body { height: 1fr; layout: vertical; }
+#findings-left { width: 1fr; height: auto; max-height: 45%; }
+#findings-detail { height: 1fr; border-top: solid $foreground 30%; }
+#output-detail { height: auto; max-height: 50%; border-top: solid $foreground 30%; }
+
+.-grid Pane { border: solid $foreground 30%; border-title-color: $text-muted; }
+.-grid Pane:focus-within {
+    border: heavy $primary; border-title-color: $text; border-title-style: bold;
+}
+.-grid #bottom.-shown { height: 2fr; }
+.-grid #findings { height: 10; }
+.-grid #console-box { max-height: 14; }
+.-grid TracePane > .lower { display: block; }
+.-grid FindingsPane > #findings-body { layout: horizontal; }
+.-grid #findings-left { height: 1fr; max-height: 100%; }
+.-grid #findings-detail {
+    width: 1fr; height: 1fr; border-top: none; border-left: solid $foreground 30%;
+}
+.-grid.-zoom #findings, .-grid.-zoom #bottom.-shown { height: 1fr; }
+"""

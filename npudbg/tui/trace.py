@@ -1,0 +1,217 @@
+"""Layer 3's pane: commands, the memory as it was, the engines' time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from textual.css.query import NoMatches
+
+from npudbg.render import commands, memory, timeline
+from npudbg.session.commands import space_name
+from npudbg.session.dtypes import numpy_dtype
+from npudbg.session.errors import SessionError
+from npudbg.session.lines import line
+from npudbg.session.text import safe
+from npudbg.tui.linebar import LineBar
+from npudbg.tui.lineview import LineView
+from npudbg.tui.panes import Pane
+from npudbg.tui.selection import Selection
+from npudbg.tui.sources import Commands
+
+if TYPE_CHECKING:
+    from npudbg.session.reader import Session
+    from npudbg.tui.port import Port
+
+_MEMORY_ROWS = 16
+_AROUND = 24
+_SEARCHED = 1 << 20
+
+
+class TracePane(Pane):
+    """Commands above, memory and engines below."""
+
+    title = "3 Trace"
+
+    def __init__(self, session: Session, port: Port, *, id: str) -> None:
+        """Show the commands of a session with the debugger's cursor."""
+        super().__init__(session, id=id)
+        self.port = port
+        self.selection = Selection()
+        self.as_values = True
+        self.span = 0
+        self.commands = Commands(session)
+
+    def compose(self):
+        """Commands, memory, timeline."""
+        yield LineBar(id="trace-header")
+        yield LineView(id="trace-commands", classes="main")
+        yield LineBar(id="memory-title", classes="lower memory lower-title")
+        yield LineView(id="trace-memory", classes="lower memory")
+        yield LineBar(id="timeline-title", classes="lower timeline lower-title")
+        yield LineView(id="trace-timeline", classes="lower timeline")
+
+    def on_mount(self) -> None:
+        """Memory is what is seen first where only one fits."""
+        self.add_class("-memory")
+        engines = self.query_one("#trace-timeline", LineView)
+        engines.show_highlight = False
+        engines.styles.height = min(len(self.session.meta.engines), 8) + 2
+        super().on_mount()
+
+    def fill(self) -> None:
+        """Make all parts for the width."""
+        self.query_one("#trace-header", LineBar).show(
+            commands.header(self.session, self.text_width)
+        )
+        if self.main.source is not self.commands:
+            self.main.show(self.commands)
+        self.follow(self.selection)
+
+    def follow(self, selection: Selection, *, moved: bool = False) -> None:
+        """Stand on the cursor's command; show memory and engines there."""
+        self.selection = selection
+        seq = self.port.seq
+        if self.commands.cursor != seq:
+            before, self.commands.cursor = self.commands.cursor, seq
+            self.main.forget(before, seq)
+        if not moved:
+            self.main.move_to(seq)
+        self.show_memory()
+        self.show_timeline()
+
+    def show_breaks(self) -> None:
+        """Mark the nodes at which a breakpoint stops."""
+        stops = self.port.break_nodes()
+        if stops != self.commands.stops:
+            self.commands.stops = stops
+            self.main.forget()
+
+    def show_memory(self) -> None:
+        """Show the memory of the selection as it was after the cursor's command."""
+        try:
+            view = self.query_one("#trace-memory", LineView)
+            bar = self.query_one("#memory-title", LineBar)
+        except NoMatches:
+            return
+        chosen = self.selection
+        if not view.display or not self.session.n_commands:
+            return
+        if chosen.address is None:
+            bar.show(line((" memory ", "title"), ("nothing selected has an address", "dim")))
+            view.show_lines([])
+            return
+        width = max(view.scrollable_content_region.width, 40)
+        dtype = self._dtype()
+        count = memory.bytes_per_row(width, dtype)
+        start = self._start(chosen.address, count)
+        try:
+            data, written, writers = self.port.memory(chosen.space, start, count * _MEMORY_ROWS)
+        except (SessionError, ValueError, OverflowError) as error:
+            bar.show(line((" memory ", "title"), (safe(error, 200), "error")))
+            view.show_lines([])
+            return
+        seq = self.port.seq
+        space = space_name(chosen.space)
+        lines = memory.hexdump(
+            start, data, width, written=written, changed=[w == seq for w in writers],
+            dtype=dtype, space=space,
+        )  # fmt: skip
+        newest = max((w for w in writers if w >= 0), default=-1)
+        names = {}
+        if newest >= 0:
+            row = self.session.command(newest)
+            names[newest] = commands.what(self.session, row, 40).split("→")[0].strip()
+        bar.show(
+            line(
+                (" memory ", "title"),
+                (f"{space} as after command {seq}", ""),
+                (" simulated  " if self.port.simulated else "  ", "dim"),
+                *memory.writer_line(start, writers, names, 200).spans,
+            )
+        )
+        view.show_lines(lines, index=0)
+
+    def show_timeline(self) -> None:
+        """Show the engines around the cursor (or all of the run)."""
+        try:
+            view = self.query_one("#trace-timeline", LineView)
+            bar = self.query_one("#timeline-title", LineBar)
+        except NoMatches:
+            return
+        if not view.display or not self.session.n_commands:
+            return
+        width = max(view.scrollable_content_region.width, 40)
+        low, high, cycle = self._cycles()
+        bar.show(line((" engines ", "title"), f"cycles {low:,}..{high:,} ", ("+ - zoom", "dim")))
+        view.show_lines(timeline.timeline(self.session, low, high, width, cycle=cycle), index=0)
+
+    def scale(self, factor: float) -> None:
+        """Show more or fewer cycles."""
+        low, high, _ = self._cycles()
+        self.span = int(min(max((high - low) * factor, 64), max(self.session.n_cycles, 64)))
+        self.show_timeline()
+
+    def switch_lower(self) -> None:
+        """Memory or engines (where only one of them fits)."""
+        self.toggle_class("-memory")
+        self.toggle_class("-timeline")
+        self.call_after_refresh(self.fill)
+
+    def writer(self) -> int | None:
+        """Return the newest command that wrote the bytes shown."""
+        chosen = self.selection
+        if chosen.address is None:
+            return None
+        view = self.query_one("#trace-memory", LineView)
+        count = memory.bytes_per_row(max(view.scrollable_content_region.width, 40), self._dtype())
+        start = self._start(chosen.address, count)
+        _, _, writers = self.port.memory(chosen.space, start, count * _MEMORY_ROWS)
+        return max((w for w in writers if w >= 0), default=None)
+
+    def _dtype(self) -> str | None:
+        if not self.as_values or self.selection.tensor is None:
+            return None
+        name = self.session.tensors[self.selection.tensor].dtype
+        plain = name.lstrip("<>|=")
+        return name if plain[:1] in ("f", "i", "u", "b") else None
+
+    def _start(self, address: int, count: int) -> int:
+        """Return where the dump begins: a row before the first NaN or Inf written, if any."""
+        bad = self._first_bad()
+        if bad is not None:
+            return max(bad - bad % count - count, address - address % count)
+        return max(address - address % count, 0)
+
+    def _first_bad(self) -> int | None:
+        chosen = self.selection
+        if chosen.tensor is None or chosen.seq is None or chosen.seq != self.port.seq:
+            return None
+        tensor = self.session.tensors[chosen.tensor]
+        row = self.session.command(chosen.seq)
+        bad = tensor.stats is not None and tensor.stats.nonfinite
+        if not bad or int(row["dst"]) != chosen.address or int(row["tensor"]) != tensor.id:
+            return None
+        data, _, _ = self.port.memory(
+            chosen.space, int(row["dst"]), min(int(row["nbytes"]), _SEARCHED)
+        )
+        element = numpy_dtype(tensor.dtype)
+        values = np.frombuffer(data, element, len(data) // element.itemsize)
+        if values.dtype.kind == "V":
+            values = values.astype(np.float32)
+        if values.dtype.kind != "f":
+            return None
+        hits = np.flatnonzero(~np.isfinite(values))
+        return int(row["dst"]) + int(hits[0]) * element.itemsize if len(hits) else None
+
+    def _cycles(self) -> tuple[int, int, int]:
+        row = self.session.command(min(self.port.seq, self.session.n_commands - 1))
+        cycle = int(row["start"])
+        whole = max(self.session.n_cycles, 1)
+        if not self.span:
+            cost = max(int(row["end"]) - cycle, 16)
+            self.span = min(cost * _AROUND, whole)
+        # The window moves by halves, so that a step does not redraw all of it.
+        half = max(self.span // 2, 1)
+        low = max((cycle // half) * half - half // 2, 0)
+        return low, low + self.span, cycle
