@@ -24,7 +24,6 @@ _MAX_DIM = 2**31 - 1
 _MAX_ADDRESS = 2**64 - 1
 _MAX_SEED = 2**63 - 1
 _MAX_CHANNELS = 4096
-_MAX_MANIFEST = 1 << 20
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DECIMAL = re.compile(r"\d{1,20}", re.ASCII)
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}", re.ASCII)
@@ -216,17 +215,15 @@ def parse_host_addresses(specs: Iterable[str]) -> dict[str, int]:
             raise UserError(
                 f"--host-address {safe(spec)}: expected NAME=ADDRESS, for example x=0x12345000"
             )
-        if (
-            not (_HEX.fullmatch(text) or _DECIMAL.fullmatch(text))
-            or int(text, 0 if "x" in text.lower() else 10) > _MAX_ADDRESS
-        ):
+        address = _address(text)
+        if address is None:
             raise UserError(
                 f"--host-address {safe(spec)}: {safe(text)!r} is no address; expected 0x and "
                 "up to 16 hexadecimal digits"
             )
         if name in addresses:
             raise UserError(f"--host-address {safe(name)}: given twice; keep one")
-        addresses[name] = int(text, 16 if text[:2].lower() == "0x" else 10)
+        addresses[name] = address
     return addresses
 
 
@@ -259,8 +256,8 @@ def parse_preprocessing(
 
     def put(option: str, spec: str, key: str, value: Any, name: str) -> None:
         if key in fields.setdefault(name, {}):
-            what = f"for {safe(name)} " if name else ""
-            raise UserError(f"--{option} {safe(spec)}: given twice {what}; keep one")
+            what = f" for {safe(name)}" if name else ""
+            raise UserError(f"--{option} {safe(spec)}: given twice{what}; keep one")
         fields[name][key] = value
 
     for spec in layouts:
@@ -297,6 +294,14 @@ def parse_manifest(path: str | None) -> dict[str, Any]:
     from npudbg.commands.manifest import read
 
     return read(path)
+
+
+def _address(text: str) -> int | None:
+    if _HEX.fullmatch(text):
+        return int(text, 16)
+    if _DECIMAL.fullmatch(text) and int(text) <= _MAX_ADDRESS:
+        return int(text)
+    return None
 
 
 def _named(spec: str) -> tuple[str, str]:
