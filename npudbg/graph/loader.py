@@ -13,6 +13,7 @@ from npudbg.graph.bodies import captured_by, check_depth
 from npudbg.graph.check import check_fed, check_names
 from npudbg.graph.external import Folder
 from npudbg.graph.files import open_regular, show
+from npudbg.graph.hazards import check_hazards
 from npudbg.graph.inline import inline_external
 from npudbg.graph.ir import Graph, Initializer, Node, Types
 from npudbg.graph.operators import Operators, plain_domain, read_opsets
@@ -104,6 +105,8 @@ def from_proto(
     for function in model.functions:
         check_depth(function.node)
     check_text(model)
+    for nodes in (proto.node, *(f.node for f in model.functions)):
+        check_hazards(nodes)
     opset = read_opsets(model.opset_import)
     if "" not in opset and (not opset or model.ir_version < 3):
         opset[""] = 1  # what files from before opset imports mean

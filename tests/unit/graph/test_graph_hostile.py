@@ -290,3 +290,18 @@ def test_external_data_missing_or_short(tmp_path):
     (tmp_path / "w.bin").unlink()
     (tmp_path / "w.bin").mkdir()
     assert "not a regular file" in refusal(load, external(tmp_path / "m.onnx"))
+
+
+@pytest.mark.parametrize(
+    ("equation", "fine"),
+    [("bij,bjk->bik", True), ("...ij, ...jk -> ...ik", True), ("ii", True), ("ij->", True),
+     ("bij,`bjk -> bik", False), ("ij..", False), ("i->j->k", False),
+     ("... ...", False), ("i-j", False)],
+)  # fmt: skip
+def test_equations_that_would_hang_the_runtime(equation, fine):
+    node = helper.make_node("Einsum", ["x", "x"], ["y"], equation=equation, name="e")
+    made = model([node], [value("x")], [value("y")])
+    if fine:
+        assert from_proto(made).nodes[0].attributes["equation"] == equation
+    else:
+        assert "node 'e': Einsum equation" in refusal(from_proto, made)
