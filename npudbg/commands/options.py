@@ -134,8 +134,6 @@ def _add_result(group: argparse._ArgumentGroup, headless: bool) -> None:
 def job_from(args: argparse.Namespace) -> Job:
     """Return the parsed job of a `run` or `check` command line.
 
-    ``--fault`` is left to the device's own parser.
-
     Raises:
         UserError: A value is wrong.
     """
@@ -151,6 +149,7 @@ def job_from(args: argparse.Namespace) -> Job:
         host_addresses=parse_host_addresses(args.host_address),
         seed=parse_seed(args.seed),
         save=args.save,
+        faults=tuple(args.fault),
         manifest=parse_manifest(args.manifest),
         options=options_record(args),
     )

@@ -41,6 +41,7 @@ class Job:
         save: Where the session goes; None keeps it in a temporary file.
         keep_data: Whether tensor bytes are recorded.
         fused: Whether element-wise nodes are fused.
+        faults: Specifications of hardware faults.
         manifest: Facts of the runtime on the board (versions …).
         options: The command line's options, for the record.
     """
@@ -56,6 +57,7 @@ class Job:
     save: str | None = None
     keep_data: bool = True
     fused: bool = True
+    faults: Sequence[str] = ()
     manifest: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -133,6 +135,7 @@ def judge_run(
     """
     from npudbg.backends.base import Request
     from npudbg.backends.simulated import Simulated, write_meta
+    from npudbg.device.faults.spec import parse as parse_fault
     from npudbg.layers.case import Case
     from npudbg.layers.counters import counters
     from npudbg.layers.findings import judge
@@ -166,6 +169,7 @@ def judge_run(
             inputs=tuple(i for _, i in hosts),
             precision=precision,
             fused=job.fused,
+            faults=[parse_fault(spec) for spec in job.faults],
             options=job.options,
             notes=tuple(notes),
             progress=progress,

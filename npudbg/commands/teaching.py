@@ -68,7 +68,7 @@ def _graph(nodes: list[Any], arrays: dict[str, Array], outputs: list[str], weigh
 
 
 def _cnn() -> tuple[Any, Any]:
-    """Return nodes and weights of a small image classifier (1x3x64x64 to 10 classes)."""
+    """Return nodes and weights of a small image classifier (1x3x40x40 to 10 classes)."""
     import numpy as np
     from onnx import helper
 
@@ -132,7 +132,7 @@ def _image() -> Array:
     import numpy as np
 
     rng = np.random.default_rng(11)
-    y, x = np.mgrid[0:64, 0:64] / 64.0
+    y, x = np.mgrid[0:40, 0:40] / 40.0
     base = np.stack([0.55 + 0.3 * np.sin(6 * x), 0.5 + 0.3 * y, 0.4 + 0.3 * np.cos(5 * y * x)], -1)
     return np.clip(255 * (base + 0.05 * rng.standard_normal(base.shape)), 0, 255).astype("u1")
 
@@ -224,7 +224,7 @@ def _unsupported() -> Made:
 def _preprocessing() -> dict[str, Any]:
     from npudbg.layers.case import Preprocessing
 
-    return {"image": Preprocessing(layout="NCHW", mean=MEAN, std=STD, scale=255.0)}
+    return {"image": Preprocessing(layout="NCHW", mean=MEAN, std=STD, scale=1 / 255)}
 
 
 CASES: dict[str, TeachingCase] = {

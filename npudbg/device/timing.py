@@ -13,6 +13,10 @@ from npudbg.device.kernels.base import Box, Kernel, Op, extent, volume
 from npudbg.targets.profile import Target
 
 
+WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
+"""Bytes of an operand."""
+
+
 @lru_cache(maxsize=4096)
 def contiguous_runs(shape: tuple[int, ...], box: Box) -> tuple[int, int]:
     """Return how many contiguous runs a box of a C-order tensor has, and elements a run."""
@@ -63,8 +67,13 @@ def kernel_cycles(
     if kernel.engine == "mac":
         cols = compute.mac_cols_by_dtype.get(dtype, compute.mac_cols)
         return compute.kernel_setup_cycles + _mac_cycles(op, out, compute.mac_rows, cols)
-    work = max(volume(out), volume(operand) if operand is not None else 0)
-    return compute.kernel_setup_cycles + -(-work * kernel.cost // compute.vector_lanes)
+    read = volume(operand) if operand is not None else 0
+    work = -(-max(volume(out), read) * kernel.cost // compute.vector_lanes)
+    # No unit is faster than the banks that feed it.
+    memory = target.memory
+    banks = memory.sram_banks * memory.bank_bytes_per_cycle
+    fed = -(-(volume(out) + read) * WIDTH.get(dtype, 4) // banks)
+    return compute.kernel_setup_cycles + max(work, fed)
 
 
 def _mac_cycles(op: Op, out: Box, rows: int, cols: int) -> int:

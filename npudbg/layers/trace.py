@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from npudbg.layers import trace_transfers  # noqa: F401
 from npudbg.layers.case import Case
 from npudbg.layers.counters import counters
 from npudbg.layers.findings import finding, rule

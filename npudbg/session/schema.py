@@ -16,6 +16,7 @@ import sqlite3
 APPLICATION_ID = 0x6E70_7564  # "npud"
 VERSION = 1
 PAGE_BYTES = 65536
+SMALL_PAGE_BYTES = 4096
 SUFFIX = ".npudbg"
 
 CHUNK_BYTES = 1 << 20

@@ -32,6 +32,7 @@ _HURRY_BYTES = 16 << 20
 _COMMIT_BYTES = 64 << 20
 _COMMIT_SECONDS = 1.0
 _SYNC_BYTES = 16 << 20
+_COMPACT_BYTES = 4 << 20
 _ROWS_PER_CHUNK = 4096
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -279,6 +280,10 @@ class SessionWriter:
         self._closed = True
         self._queue.put(None)
         self._thread.join()
+        if self._stored < _COMPACT_BYTES and self._error is None:
+            # Large pages suit large tensors; a small session would be mostly padding.
+            self._db.execute(f"PRAGMA page_size={schema.SMALL_PAGE_BYTES}")
+            self._db.execute("VACUUM")
         self._db.close()
         # Exclusive locking leaves the emptied journal behind.
         self._partial.with_name(self._partial.name + "-journal").unlink(missing_ok=True)

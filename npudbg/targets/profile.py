@@ -22,7 +22,7 @@ class Memory(_Table):
 
     sram_bytes: int | None = None
     sram_base: int = 0
-    sram_banks: int = 1
+    sram_banks: int = 16
     bank_bytes_per_cycle: int = 16
     ddr_base: int = 0x4000_0000
     ddr_bytes: int = 2 << 30
