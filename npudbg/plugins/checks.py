@@ -10,7 +10,7 @@ from npudbg.layers.findings import Rule
 from npudbg.plugins.announce import NAME
 from npudbg.plugins.api import Panel, Verb
 
-_CODE = re.compile(r"[A-Z][0-9]{3}")
+_CODE = re.compile(r"[A-Z][0-9]{3,4}")
 
 
 class Rubbish(Exception):  # noqa: N818 (it is not an error of npudbg)
@@ -21,7 +21,9 @@ def check_entry(item: Any, hook: str) -> Entry:
     """Return a catalogue entry as it is, or raise :class:`Rubbish`."""
     _expect(item, Entry, hook)
     if not _CODE.fullmatch(item.code):
-        raise Rubbish(f"{hook}: {item.code!r} is not a finding code (a letter, three digits)")
+        raise Rubbish(
+            f"{hook}: {item.code!r} is not a finding code (a letter, three or four digits)"
+        )
     if not isinstance(item.layer, int) or not 0 <= item.layer <= 4:
         raise Rubbish(f"{hook}: {item.code} has layer {item.layer!r}, not 0-4")
     if item.severity not in ("error", "warning", "info"):

@@ -129,7 +129,8 @@ def _text(
         lines += [each for f in mine for each in finding_lines(f)]
     if images:
         bad = sum(exit_code(mine) for mine in per_file)
-        lines.append(line(f"{len(images)} files on {safe(target.name)}: {bad} with errors"))
+        files = "1 file" if len(images) == 1 else f"{len(images)} files"
+        lines.append(line(f"{files} on {safe(target.name)}: {bad} with errors"))
     return lines
 
 

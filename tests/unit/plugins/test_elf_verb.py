@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 from elf_writer import Elf, Sec, Seg, shared_library
 
@@ -70,7 +71,7 @@ def test_faults_are_1(chip, bad, capsys):
     assert "ERROR E508 section-demand" in out
     assert "ERROR E511 page-size" in out
     assert "remainder=64" in out
-    assert "1 files on chip: 1 with errors" in out
+    assert "1 file on chip: 1 with errors" in out
     assert run(bad) == 0  # generic demands nothing of it
 
 
@@ -91,6 +92,12 @@ def test_json(chip, bad, capsys):
         "origin", "source",
     }  # fmt: skip
     assert all(set(f) - {"related"} == keys for f in document["findings"])
+    from npudbg.render.json_report import schema
+
+    report = schema()
+    one = {"$defs": report["$defs"], "$ref": "#/$defs/finding"}
+    for each in document["findings"]:
+        jsonschema.validate(each, one)
     codes = [f["code"] for f in document["findings"] if f["subject"]["file"] == str(bad)]
     assert codes == ["E508", "E511"]
 
