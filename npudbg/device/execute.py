@@ -87,7 +87,8 @@ class GroupExecutor:
         """Return what SRAM holds at a region's place, as an array."""
         dtype = self.values[region.tensor].array.dtype
         raw = self.sram.view(address, region.nbytes).copy()
-        return raw.view(dtype).reshape(extent(region.box))
+        held: Array = raw.view(dtype).reshape(extent(region.box))
+        return held
 
     def kernel(self, action: Action) -> None:
         """Run one kernel on what SRAM holds; results go to SRAM."""

@@ -105,6 +105,7 @@ class Machine:
         self.mapper = Mapper(target, self.numerics)
         self.host = HostSide(target, self.issuer)
         self.sram_bytes = target.memory.sram_bytes or DEFAULT_SRAM_BYTES
+        self.ddr_end = target.memory.ddr_base + target.memory.ddr_bytes
         self._touched = self.touch.active
         self.sram = Sram(target.memory.sram_base, self.sram_bytes) if self._touched else None
         self.waits: list[tuple[int, int]] = []
@@ -290,6 +291,7 @@ class Machine:
         before = self.issuer.next_seq
         starts = self.issuer.now
         actions = self.emitter.group(steps, tiling, self.values)
+        self._check_mask(actions, nodes, before, starts)
         if self._touched:
             try:
                 TouchedGroup(self, steps, actions).run()
@@ -320,6 +322,23 @@ class Machine:
             )
         self._stage("fused", nodes, "+".join(s.kernel.name for s in steps), steps[0].kernel.engine)
         self._group += 1
+
+    def _check_mask(
+        self, actions: Sequence[Action], nodes: Sequence[Node], before: int, starts: int
+    ) -> None:
+        """An address with more bits than the engine has wires for is refused."""
+        bits = self.target.dma.mask_bits
+        if bits is None or self.ddr_end <= 1 << bits:
+            return
+        for action in actions:
+            value = self.values[action.region.tensor]
+            if action.kind != Kind.KERNEL and (value.address + value.array.nbytes) > 1 << bits:
+                self.issuer.set_status(action.seq, Status.FAULT)
+                stop = StoppedError(
+                    "fault", action.seq, nodes[0].index, f"an address exceeds the {bits}-bit mask"
+                )
+                self._stopped(stop, nodes, before, starts)
+                raise stop
 
     def _stopped(self, stop: StoppedError, nodes: Sequence[Node], before: int, starts: int) -> None:
         """Record a group up to the command at which the device stopped."""

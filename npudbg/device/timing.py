@@ -12,7 +12,6 @@ from math import ceil, prod
 from npudbg.device.kernels.base import Box, Kernel, Op, extent, volume
 from npudbg.targets.profile import Target
 
-
 WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
 """Bytes of an operand."""
 

@@ -30,7 +30,7 @@ def non_finite(case: Case) -> Iterator[Finding]:
         return
     origin: Origin = "simulated" if session.meta.backend == "simulated" else "measured"
     for tensor in session.tensors:
-        if tensor.id in dirty and tensor.role in ("weight", "constant"):
+        if tensor.id in dirty and _in_the_model(case, tensor):
             yield _weight(session, tensor)
     first: Subject | None = None
     # Inf that no output shows may be meant (a mask before a softmax); NaN never is.
@@ -46,6 +46,18 @@ def non_finite(case: Case) -> Iterator[Finding]:
     for tensor in session.tensors:
         if tensor.id in dirty and tensor.role == "output":
             yield _symptom(session, tensor, first, origin)
+
+
+def _in_the_model(case: Case, tensor: TensorRecord) -> bool:
+    """Whether a constant's values are the model file's own, not damaged on the device."""
+    if tensor.role == "constant" or case.graph is None:
+        return tensor.role in ("weight", "constant")
+    initializer = case.graph.initializers.get(tensor.name) if tensor.role == "weight" else None
+    if initializer is None:
+        return False
+    array = initializer.array()
+    wide = array if array.dtype.kind in "fc" else array.astype(np.float32)
+    return not bool(np.isfinite(wide).all())
 
 
 def _weight(session: Session, tensor: TensorRecord) -> Finding:

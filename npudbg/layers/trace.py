@@ -6,15 +6,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from npudbg.layers import trace_transfers  # noqa: F401
+from npudbg.layers import (  # noqa: F401
+    trace_coherency,
+    trace_hang,
+    trace_timing,
+    trace_transfers,
+    trace_weights,
+)
 from npudbg.layers.case import Case
 from npudbg.layers.counters import counters
 from npudbg.layers.findings import finding, rule
-from npudbg.session.commands import Kind, Status, kind_name
-from npudbg.session.records import Finding, Origin, Subject
+from npudbg.session.commands import Kind, Status
+from npudbg.session.records import Finding, Subject
 from npudbg.session.text import safe
 
-_CHUNK = 1 << 16
 _FIRST = 8
 
 
@@ -78,34 +83,20 @@ def device_copy(case: Case) -> Iterator[Finding]:
             )
 
 
-@rule(3, "T310", "T311")
-def stopped(case: Case) -> Iterator[Finding]:
-    """Commands without an end, and nodes that refused."""
+@rule(3, "T311")
+def failed(case: Case) -> Iterator[Finding]:
+    """Nodes that refused their operands."""
     session = case.session
     if session is None:
         return
-    origin: Origin = "simulated" if session.meta.backend == "simulated" else "imported"
-    for low in range(0, session.n_commands, _CHUNK):
-        rows = session.commands(low, low + _CHUNK)
-        for row in rows[rows["status"] == Status.HUNG]:
-            seq, node = int(row["seq"]), int(row["node"])
-            label = safe(session.nodes[node].label) if 0 <= node < len(session.nodes) else "-"
-            yield finding(
-                "T310",
-                Subject(kind="command", name=label, seq=seq, node=node if node >= 0 else None),
-                f"command {seq} ({kind_name(row['kind'])} of {label}) started at cycle "
-                f"{int(row['start'])} and never ended",
-                evidence={"seq": seq, "start": int(row["start"])},
-                origin=origin,
-            )
     for record in session.nodes:
-        if record.status == "failed":
+        if record.status == "failed" and record.kernel == "":
             yield finding(
                 "T311",
                 Subject(kind="node", name=safe(record.label), node=record.index),
                 f"{safe(record.label)} ({safe(record.op_type)}) failed: {safe(record.note, 200)}",
                 evidence={"node": record.index},
-                origin=origin,
+                origin="simulated" if session.meta.backend == "simulated" else "imported",
             )
 
 

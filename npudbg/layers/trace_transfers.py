@@ -194,7 +194,7 @@ def _replayed(
         part = data[address + low - int(row["dst"]) :][: high - low]
         inside = wrong[(wrong >= low) & (wrong < low + part.size)]
         if len(inside) == len(wrong) and np.array_equal(part[inside - low], got[inside]):
-            return seq
+            return int(seq)
     return None
 
 

@@ -1,0 +1,161 @@
+"""Runs that stopped: what hung, who waits for whom, what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from npudbg.layers.case import Case
+from npudbg.layers.findings import finding, rule
+from npudbg.session.commands import Kind, Space, Status, kind_name, space_name
+from npudbg.session.reader import Session
+from npudbg.session.records import Finding, Origin, Subject
+from npudbg.session.text import safe
+
+_CHUNK = 1 << 16
+
+
+@rule(3, "T310", "T360", "T361")
+def hung(case: Case) -> Iterator[Finding]:
+    """Commands without an end: a hang, a lost interrupt or a deadlock."""
+    session = case.session
+    if session is None:
+        return
+    rows = with_status(session, Status.HUNG)
+    if not rows:
+        return
+    origin: Origin = "simulated" if session.meta.backend == "simulated" else "imported"
+    waits = {int(a): int(b) for a, b in session.extra("waits") or ()}
+    waiting = [r for r in rows if r["kind"] == Kind.WAIT]
+    stuck = [r for r in rows if r["kind"] != Kind.WAIT]
+    since = f"; the host has waited since cycle {int(waiting[0]['start'])}" if waiting else ""
+    circle = _circle(waits)
+    if circle:
+        yield _deadlock(session, circle, since, origin)
+        return
+    for row in stuck:
+        yield _hang(session, row, since, origin)
+    if not stuck:
+        done = sum(1 for n in session.nodes if n.status == "ok" and n.first_seq >= 0)
+        last = session.command(int(waiting[0]["seq"]) - 1) if int(waiting[0]["seq"]) else None
+        yield finding(
+            "T360",
+            Subject(kind="command", name="WAIT", seq=int(waiting[0]["seq"])),
+            f"command {int(waiting[0]['seq'])} (WAIT) never ended, and all {done} tasks before it "
+            "did: the interrupt was lost",
+            evidence={
+                "tasks_done": done,
+                "since": int(waiting[0]["start"]),
+                "last_progress": int(last["seq"]) if last is not None else -1,
+            },
+            fix="look at the interrupt's mask and trigger type, not at the kernels",
+            origin=origin,
+        )
+
+
+def _hang(session: Session, row: Any, since: str, origin: Origin) -> Finding:
+    seq, number = int(row["seq"]), int(row["node"])
+    node = session.nodes[number] if 0 <= number < len(session.nodes) else None
+    label = safe(node.label) if node is not None else "-"
+    total = len({n.group for n in session.nodes if n.group >= 0}) + sum(
+        1 for n in session.nodes if n.group < 0 and n.status == "not-run"
+    )
+    done = len({n.group for n in session.nodes if n.group >= 0 and n.status == "ok"})
+    operands = [
+        safe(session.tensors[int(a["tensor"])].name) for a in session.accesses(seq, seq + 1)
+    ]
+    state = "never started" if done == 0 and seq == 0 else f"stuck in task {done} of {total}"
+    return finding(
+        "T310",
+        Subject(
+            kind="command", name=label, seq=seq, node=number if node is not None else None,
+            tensor=int(row["tensor"]) if row["tensor"] >= 0 else None,
+        ),
+        f"command {seq} ({kind_name(row['kind'])} of {label}) started at cycle "
+        f"{int(row['start'])} and never ended: {state}{since}",
+        evidence={
+            "seq": seq,
+            "start": int(row["start"]),
+            "tasks_done": done,
+            "tasks": total,
+            "last_progress": seq - 1,
+            "operands": operands,
+        },
+        fix="look at the command's operands and addresses first, then at its weights",
+        origin=origin,
+    )  # fmt: skip
+
+
+def _deadlock(session: Session, circle: Sequence[int], since: str, origin: Origin) -> Finding:
+    parts = []
+    for seq in circle:
+        row = session.command(seq)
+        name = safe(session.tensors[int(row["tensor"])].name) if row["tensor"] >= 0 else "-"
+        parts.append(f"command {seq} ({kind_name(row['kind'])} {name})")
+    text = " waits for ".join([*parts, parts[0]])
+    row = session.command(circle[0])
+    return finding(
+        "T361",
+        Subject(kind="command", name="deadlock", seq=circle[0], node=int(row["node"])),
+        f"{text}{since}",
+        evidence={"circle": list(circle), "last_progress": min(circle) - 1},
+        fix="give the draining channel priority, or leave one buffer free",
+        related=tuple(Subject(kind="command", seq=s) for s in circle[1:]),
+        origin=origin,
+    )
+
+
+def _circle(waits: Mapping[int, int]) -> list[int]:
+    """Return the commands of a wait-for cycle, smallest first, or nothing."""
+    for start in sorted(waits):
+        path = [start]
+        while path[-1] in waits:
+            following = waits[path[-1]]
+            if following in path:
+                cycle = path[path.index(following) :]
+                turn = cycle.index(min(cycle))
+                return cycle[turn:] + cycle[:turn]
+            path.append(following)
+    return []
+
+
+@rule(3, "T362")
+def refused(case: Case) -> Iterator[Finding]:
+    """Transfers whose address the IOMMU or the DMA mask refused."""
+    session = case.session
+    if session is None:
+        return
+    mask = case.target.dma.mask_bits
+    for row in with_status(session, Status.FAULT):
+        if row["src_space"] == Space.HOST:
+            continue  # a misaligned host buffer: T302
+        way = "read" if row["kind"] == Kind.DMA_LOAD else "write"
+        space, address = (
+            (row["src_space"], int(row["src"]))
+            if way == "read"
+            else (row["dst_space"], int(row["dst"]))
+        )
+        name = safe(session.tensors[int(row["tensor"])].name) if row["tensor"] >= 0 else "-"
+        beyond = mask is not None and address >> mask
+        why = f"it exceeds the engine's {mask}-bit mask" if beyond else "it is not mapped"
+        yield finding(
+            "T362",
+            Subject(
+                kind="command", name=name, seq=int(row["seq"]), tensor=int(row["tensor"]),
+                node=int(row["node"]), address=address, space=space_name(space),
+            ),
+            f"command {int(row['seq'])} ({kind_name(row['kind'])} of {name}): address "
+            f"{address:#x} was refused on {way}, {why}",
+            evidence={"address": address, "direction": way, "mask_bits": mask},
+            fix="map the buffer with the device's DMA mask, and keep it mapped until the job ends",
+            origin="simulated" if session.meta.backend == "simulated" else "imported",
+        )  # fmt: skip
+
+
+def with_status(session: Session, status: int) -> list[Any]:
+    """Return all commands that ended in a given way."""
+    found: list[Any] = []
+    for low in range(0, session.n_commands, _CHUNK):
+        rows = session.commands(low, low + _CHUNK)
+        found.extend(rows[rows["status"] == status])
+    return found
