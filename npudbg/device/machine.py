@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npudbg.device import folding
-from npudbg.device.emit import Emitter
+from npudbg.device.emit import Action, Emitter
 from npudbg.device.execute import Sram
 from npudbg.device.faults.spec import Fault
 from npudbg.device.faults.stretch import stretching
@@ -31,6 +31,8 @@ from npudbg.device.tiling import Step, tile_group
 from npudbg.device.touched import StoppedError, TouchedGroup
 from npudbg.device.values import Value
 from npudbg.graph.ir import Graph, Node
+from npudbg.session.commands import Kind, Status
+from npudbg.session.errors import UserError
 from npudbg.session.records import MemoryRegion
 from npudbg.session.writer import SessionWriter
 from npudbg.targets.profile import Target
@@ -159,11 +161,16 @@ class Machine:
         if outcome.status == "complete" and self.touch.take("lost-interrupt") is not None:
             outcome.status, outcome.message = "hung", "the host was never told that the job ended"
             self.host.never_told(TIMEOUT_CYCLES)
-        elif outcome.status in ("hung", "fault"):
+        elif outcome.status == "hung":
             self.host.never_told(TIMEOUT_CYCLES)
         elif outcome.status == "complete":
             outcome.outputs = results(self)
         self._flush()
+        if outcome.status == "complete" and self.touch.faults:
+            raise UserError(
+                f"--fault {self.touch.faults[0].kind}: nothing in this run met it; "
+                "check its tensor, tile or command number"
+            )
         for value in self.values.values():
             self.memory.record(value)
         self._not_run()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npudbg.device.emit import Action, span
+from npudbg.device.emit import Action
 from npudbg.device.execute import GroupExecutor
 from npudbg.device.faults.spec import Fault
 from npudbg.device.faults.touch import Injection
@@ -16,6 +16,8 @@ from npudbg.device.memory import Bytes, bytes_of
 from npudbg.device.numerics import Stored
 from npudbg.device.tiling import Step
 from npudbg.session.commands import Kind, Space, Status
+from npudbg.session.errors import UserError
+from npudbg.session.text import safe
 
 if TYPE_CHECKING:
     from npudbg.device.machine import Machine
@@ -82,8 +84,6 @@ class TouchedGroup:
                 self._load(action, fault)
             else:
                 self._store(action, fault)
-                return
-        if action.kind == Kind.DMA_LOAD and self.late and self.late[-1][0] is action:
             return
         self.written[action.seq] = self.sram.view(action.address, action.region.nbytes).tobytes()
 
@@ -95,6 +95,7 @@ class TouchedGroup:
             self.late.append((action, data))
             return
         self.sram.write(action.address, data[: self._length(fault, data.size)])
+        self.written[action.seq] = self.sram.view(action.address, data.size).tobytes()
         self._replay(action)
         if fault is not None and fault.kind == "duplicated-dma":
             self.machine.touch.replays.append((action.address, data.copy()))
@@ -166,14 +167,21 @@ class TouchedGroup:
             return
         if fault.kind == "hang":
             self._stop(action, Status.HUNG, "hung", "a kernel never ended")
-        load = next((a for a in self.actions[position:] if a.kind == Kind.DMA_LOAD), None)
-        store = next((a for a in self.actions[position:] if a.kind == Kind.DMA_STORE), None)
-        first = load or next(a for a in self.actions if a.kind == Kind.DMA_LOAD)
-        if store is None:
-            return
-        self.machine.waits += [(first.seq, store.seq), (store.seq, first.seq)]
+        rest = self.actions[position:]
+        load = next((a for a in rest if a.kind == Kind.DMA_LOAD), None)
+        store = next((a for a in rest if a.kind == Kind.DMA_STORE), None)
+        if load is None or store is None:
+            raise UserError(
+                f"--fault deadlock: {safe(label)} has no further tile whose load could wait for "
+                "this one's store; name a node with more tiles"
+            )
+        last, first = max(load, store, key=_seq), min(load, store, key=_seq)
+        self.machine.waits += [(first.seq, last.seq), (last.seq, first.seq)]
+        for between in rest:
+            if first.seq < between.seq < last.seq:
+                self.machine.issuer.set_status(between.seq, Status.NOT_STARTED)
         self.machine.issuer.set_status(first.seq, Status.HUNG)
-        self._stop(store, Status.HUNG, "hung", "two DMA channels wait for each other")
+        self._stop(last, Status.HUNG, "hung", "two DMA channels wait for each other")
 
     def _stop(self, action: Action, status: int, how: str, message: str) -> None:
         self.machine.issuer.set_status(action.seq, status)
@@ -223,6 +231,10 @@ class TouchedGroup:
         ]
 
 
+def _seq(action: Action) -> int:
+    return action.seq
+
+
 def poke(machine: Machine, injection: Injection, goals: dict[str, Any]) -> None:
     """Write an injection's bytes; no command knows of it."""
     data = np.frombuffer(injection.data, np.uint8)
@@ -243,6 +255,3 @@ def poke(machine: Machine, injection: Injection, goals: dict[str, Any]) -> None:
             low, high = max(offset, 0), min(offset + data.size, raw.size)
             part = data[low - offset : high - offset]
             raw[low:high] = raw[low:high] ^ part if injection.flip else part
-
-
-__all__ = ["Injection", "StoppedError", "TouchedGroup", "poke", "span"]

@@ -45,9 +45,8 @@ def coherency(case: Case) -> Iterator[Finding]:
                 dropped[tensor] = seq
             elif kind == Kind.DMA_STORE:
                 stored[tensor] = seq
-            elif row["src_space"] == Space.HOST and kind == Kind.DMA_LOAD:
-                if tensor not in flushed:
-                    yield _unflushed(session, case, row)
+            elif kind == Kind.DMA_LOAD and tensor not in flushed:
+                yield _unflushed(session, case, row)  # it came from the host's memory
     if session.status == "complete":
         for tensor_record in session.tensors:
             last = stored.get(tensor_record.id, -1)

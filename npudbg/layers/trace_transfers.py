@@ -10,15 +10,17 @@ import numpy.typing as npt
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
-from npudbg.session.commands import Kind, Space, Status, kind_name
+from npudbg.session.commands import Kind, Space, Status, box_slices, kind_name
 from npudbg.session.contents import Contents
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject
 from npudbg.session.text import safe
 
 Bytes = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.intp]
 _MOST = 8
 _MAX_SHIFT = 4096
+_MAX_SOURCE = 64 << 20
 _CHUNK = 1 << 14
 
 
@@ -45,8 +47,8 @@ def _loads(session: Session) -> Iterator[Finding]:
         meant, got = contents.box(row), contents.written(row)
         if meant is None or got is None or meant.size != got.size:
             continue
-        old, known = contents.sram(int(row["dst"]), meant.size, seq - 1)
-        yield _transfer(session, row, meant, got, np.where(known, old, got), _source(session, row))
+        old = contents.sram(int(row["dst"]), meant.size, seq - 1)
+        yield _transfer(session, row, meant, got, old, _source(session, contents, row))
 
 
 def _stores(session: Session) -> Iterator[Finding]:
@@ -66,8 +68,16 @@ def _stores(session: Session) -> Iterator[Finding]:
             meant, known = contents.sram(int(row["src"]), got.size, int(row["seq"]))
             if not known.all() or np.array_equal(meant, got):
                 continue
-            below, _ = contents.sram(int(row["src"]) - _MAX_SHIFT, _MAX_SHIFT, int(row["seq"]))
-            yield _transfer(session, row, meant, got, None, (below, meant))
+            yield _transfer(session, row, meant, got, None, _below(contents, row, meant))
+
+
+def _below(contents: Contents, row: Any, meant: Bytes) -> tuple[Bytes, Places]:
+    """Return SRAM from below a STORE's source on, and the place of each byte it moves."""
+    start = int(row["src"])
+    below, known = contents.sram(start - _MAX_SHIFT, _MAX_SHIFT, int(row["seq"]))
+    reach = _MAX_SHIFT - int(np.flatnonzero(~known)[-1]) - 1 if not known.all() else _MAX_SHIFT
+    line = np.concatenate([below[_MAX_SHIFT - reach :], meant])
+    return line, np.arange(reach, line.size)
 
 
 def _transfer(
@@ -75,8 +85,8 @@ def _transfer(
     row: Any,
     meant: Bytes,
     got: Bytes,
-    old: Bytes | None,
-    source: tuple[Bytes, Bytes] | None,
+    old: tuple[Bytes, npt.NDArray[np.bool_]] | None,
+    source: tuple[Bytes, Places] | None,
 ) -> Finding:
     """Name what happened to one transfer.
 
@@ -85,8 +95,8 @@ def _transfer(
         row: The command.
         meant: Bytes that its source holds.
         got: Bytes that its destination holds after it.
-        old: What the destination held before, where that is known.
-        source: Bytes just below the source, and the source, both linear.
+        old: What the destination held before, and where that is known.
+        source: Memory around the source, and where in it each byte lies.
     """
     seq, name = int(row["seq"]), _name(session, row)
     what = f"command {seq} ({kind_name(row['kind'])} of {name})"
@@ -100,26 +110,23 @@ def _transfer(
     subject = Subject(
         kind="command", name=name, seq=seq, tensor=int(row["tensor"]), node=int(row["node"])
     )
-    shift = _shift(got, source)
+    shift = 0 if source is None else _shift(got, *source)
     if shift:
         evidence["shift"] = shift
         return _found(
             "T345", subject, f"{what} began {shift} bytes below the address that was meant",
             evidence, "place the source at a multiple of the engine's alignment",
         )  # fmt: skip
-    rest = first if old is None else _first_new(got, meant, old)
-    if old is not None and np.array_equal(got, old):
-        rest = 0
-    unchanged = old is None or np.array_equal(got[rest:], old[rest:])
-    if unchanged and rest == 0 and (old is not None or wrong.mean() > 0.5):
+    moved = _moved(meant, got, old)
+    if moved == 0:
         return _found(
             "T341", subject, f"{what} ended, and its destination holds what lay there before",
             evidence, "do not reuse a descriptor before its completion was seen",
         )  # fmt: skip
-    if unchanged and np.array_equal(got[:rest], meant[:rest]):
-        evidence["moved"] = rest
+    if moved is not None:
+        evidence["moved"] = moved
         return _found(
-            "T342", subject, f"{what} moved {rest} of {meant.size} bytes",
+            "T342", subject, f"{what} moved {moved} of {meant.size} bytes",
             evidence, "compare the length with the width of the descriptor's field",
         )  # fmt: skip
     return _found(
@@ -131,6 +138,7 @@ def _transfer(
 def _kernels(session: Session) -> Iterator[Finding]:
     """Operands that no command had written, and operands that came too late."""
     contents = Contents(session)
+    seen: set[tuple[int, int]] = set()
     for seq, operand in session.observations:
         row = session.command(seq)
         reads = session.accesses(seq, seq + 1)
@@ -140,7 +148,11 @@ def _kernels(session: Session) -> Iterator[Finding]:
             continue
         got = np.frombuffer(held, np.uint8)
         meant, _ = contents.sram(int(read["addr"]), got.size, seq - 1)
-        yield _changed(session, row, read, meant, got)
+        first = int(read["addr"]) + int((meant != got).argmax())
+        # The same cell is read by every tile that follows: once is enough.
+        if (first, int(read["by"])) not in seen:
+            seen.add((first, int(read["by"])))
+            yield _changed(session, row, read, meant, got)
     yield from _late(session)
 
 
@@ -234,24 +246,47 @@ def _name(session: Session, row: Any) -> str:
     return safe(session.tensors[number].name) if 0 <= number < len(session.tensors) else "-"
 
 
-def _first_new(got: Bytes, meant: Bytes, old: Bytes) -> int:
-    """Return from where on the destination was left as it was."""
-    arrived = np.flatnonzero((got == meant) & (got != old))
-    return int(arrived[-1]) + 1 if len(arrived) else 0
+def _moved(meant: Bytes, got: Bytes, old: tuple[Bytes, npt.NDArray[np.bool_]] | None) -> int | None:
+    """Return how many leading bytes arrived if the rest was left alone, else None.
+
+    What a destination held before is known only where a command had written it.
+    """
+    first = int((got != meant).argmax())
+    if old is None:
+        # Whatever lay there is not recorded: right bytes, then none that are right.
+        return first if (got[first:] != meant[first:]).mean() > 0.5 else None
+    before, known = old
+    left = (got == before) | ~known
+    # Right bytes that are not old ones must have been moved.
+    arrived = np.flatnonzero((got == meant) & known & (got != before))
+    moved = int(arrived[-1]) + 1 if len(arrived) else 0
+    if not known.all():
+        moved = max(moved, first if not known[:first].all() else 0)
+    moved = min(moved, first)
+    return moved if left[first:].all() else None
 
 
-def _source(session: Session, row: Any) -> tuple[Bytes, Bytes] | None:
-    return None
+def _source(session: Session, contents: Contents, row: Any) -> tuple[Bytes, Places] | None:
+    """Return a LOAD's source tensor as bytes, and the place of each byte it moves."""
+    tensor = session.tensors[int(row["tensor"])]
+    array = contents.array(tensor)
+    if array is None or array.nbytes > _MAX_SOURCE:
+        return None
+    raw = np.frombuffer(array.tobytes(), np.uint8)
+    places = np.arange(raw.size).reshape((*array.shape, array.dtype.itemsize))
+    return raw, places[box_slices(row, array.ndim)].reshape(-1)
 
 
-def _shift(got: Bytes, source: tuple[Bytes, Bytes] | None) -> int:
-    """Return by how many bytes a linear source was read too low, or 0."""
-    if source is None:
-        return 0
-    below, exact = source
-    line = np.concatenate([below, exact])
-    end = line.size
-    for shift in (1 << k for k in range(2, 13)):
-        if shift <= below.size and np.array_equal(line[end - shift - got.size : end - shift], got):
+def _shift(got: Bytes, raw: Bytes, places: Places) -> int:
+    """Return by how many bytes the source was read too low, or 0.
+
+    The bytes below the tensor itself belong to somebody else and are not compared.
+    """
+    for shift in (1 << k for k in range(16)):
+        low = places - shift
+        inside = low >= 0
+        if int(inside.sum()) < max(8, shift // 4):
+            break
+        if np.array_equal(raw[low[inside]], got[inside]):
             return shift
     return 0
