@@ -48,7 +48,9 @@ def prepare_run_parser(parser: argparse.ArgumentParser, *, headless: bool = Fals
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    parser.usage = "%(prog)s MODEL [INPUT ...] [options]"
+    # May be left out for `--fault list`; else `job_from` asks for it.
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="an ONNX file")
     parser.add_argument(
         "inputs",
         nargs="*",
@@ -139,6 +141,8 @@ def job_from(args: argparse.Namespace) -> Job:
     """
     from npudbg.commands.pipeline import Job
 
+    if args.model is None:
+        raise UserError("which model? give an ONNX file: npudbg run MODEL [INPUT ...]")
     return Job(
         model=args.model,
         feeds=parse_feeds(args.inputs, args.input),

@@ -57,6 +57,12 @@ def test_nothing_given_asks_nothing() -> None:
     assert (job.target, job.precision, job.seed, job.save) == ("generic", None, 0, None)
 
 
+def test_a_model_is_asked_for() -> None:
+    assert parsed("--fault", "list").fault == ["list"]
+    with pytest.raises(UserError, match="which model"):
+        options.job_from(parsed("--json"))
+
+
 def test_a_symbol_may_hold_an_equals_sign() -> None:
     assert options.parse_dims(["a=b=3"]) == {"a=b": 3}
     assert options.parse_host_addresses(["a=b=16"]) == {"a=b": 16}
