@@ -93,7 +93,7 @@ def tensor_detail(session: Session, tensor: TensorRecord, width: int) -> list[Li
         line(
             (safe(tensor.name, 400), "title"),
             f"  {numbers.shape(tensor.shape)} {safe(tensor.dtype, 16)}  {tensor.role}",
-            (f"  values {tensor.origin}", "dim"),
+            (f"  {tensor.origin}", "dim"),
             subject=Subject(kind="tensor", name=safe(tensor.name), tensor=tensor.id),
         )
     )
@@ -107,8 +107,9 @@ def tensor_detail(session: Session, tensor: TensorRecord, width: int) -> list[Li
         )  # fmt: skip
         lines.append(
             line(
-                f"  made by {safe(node.op_type, 24)} {safe(node.label, 300)}: ",
+                f"  made by {safe(node.op_type, 24)}, ",
                 (state, "error" if "BEGINS" in state else "dim"),
+                f"  {safe(node.label, 300)}",
                 subject=Subject(kind="node", name=safe(node.label), node=node.index),
             )
         )
@@ -156,7 +157,7 @@ def _stats_lines(stats: Stats, origin: str) -> list[Line]:
         line(
             ((f"  min {numbers.value(stats.min)}  max {numbers.value(stats.max)}"
              f"  mean {numbers.value(stats.mean)}  std {numbers.value(stats.std)}"), "number"),
-            (f"  of the finite ones, {origin}", "dim"),
+            (f"  {origin}", "dim"),
         ),
     ]  # fmt: skip
 

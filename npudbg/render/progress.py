@@ -14,7 +14,7 @@ def progress_line(done: int, total: int, label: str, width: int) -> Line:
     count = f"node {done}/{total} " if total else f"node {done} "
     bar = ""
     if total and width >= len(count) + 24:
-        size = min(40, width - len(count) - 20)
+        size = min(20, width - len(count) - 20)
         full = size * done // total
         bar = f"[{'#' * full}{' ' * (size - full)}] "
     room = max(width - len(count) - len(bar), 0)

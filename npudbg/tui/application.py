@@ -70,7 +70,7 @@ class NpudbgApp(App[int]):
             self.failure = error
             self.exit(2)
             return
-        self.switch_screen(self.debugger)
+        self.push_screen(self.debugger)
 
     def action_help_quit(self) -> None:
         """Ctrl+C leaves, as engineers expect of a terminal program."""

@@ -60,11 +60,12 @@ class LineView(ScrollView, can_focus=True):
         """The user pressed Enter on a line (or clicked it twice)."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        """Make an empty list."""
+        """Make an empty list; one of class ``quiet`` marks its line only while it has the focus."""
         super().__init__(id=id, classes=classes)
         self.source: Source = Lines()
         self.index = 0
         self.show_highlight = True
+        self.quiet = self.has_class("quiet")
         self._painter = Painter(self)
         self._strips: OrderedDict[tuple[int, int, str], Strip] = OrderedDict()
 
@@ -122,7 +123,7 @@ class LineView(ScrollView, can_focus=True):
             return Strip.blank(width, self.rich_style)
         highlight = ""
         if self.show_highlight and number == self.index:
-            highlight = "highlight" if self.has_focus else "highlight-blur"
+            highlight = "highlight" if self.has_focus else "" if self.quiet else "highlight-blur"
         key = (number, width, highlight)
         strip = self._strips.get(key)
         if strip is None:

@@ -29,7 +29,7 @@ CSS = "\n".join(
         "current": "text-style: bold; color: $accent;",
         "mark": "color: $accent; text-style: bold;",
         "highlight": "background: $primary; color: $background; text-style: bold not dim;",
-        "highlight-blur": "background: $primary 30%; text-style: bold not dim;",
+        "highlight-blur": "background: $panel-lighten-2; text-style: bold not dim;",
     }.items()
 )
 # Where colours are the terminal's own, or none at all, the highlight is an attribute.

@@ -41,9 +41,9 @@ class DebuggerCommands(Provider):
         session = screen.session
         found = [
             *((f"node {n.label}", Subject(kind="node", name=n.label, node=n.index))
-              for n in session.nodes if wanted in n.label.lower()),
+              for n in session.nodes if wanted in f"node {n.label}".lower()),
             *((f"tensor {t.name}", Subject(kind="tensor", name=t.name, tensor=t.id))
-              for t in session.tensors if wanted in t.name.lower()),
+              for t in session.tensors if wanted in f"tensor {t.name}".lower()),
         ]  # fmt: skip
         for name, subject in found[:_MOST]:
             text = safe(name, 100)

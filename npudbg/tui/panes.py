@@ -84,7 +84,7 @@ class FindingsPane(Pane):
         """List beside (or above) detail."""
         with Horizontal(id="findings-body"):
             yield LineView(id="findings-left", classes="main")
-            yield LineView(id="findings-detail")
+            yield LineView(id="findings-detail", classes="quiet")
 
     def fill(self) -> None:
         """The verdict is line 0; the findings follow."""
@@ -189,7 +189,7 @@ class OutputPane(Pane):
         """Header, list, detail."""
         yield LineBar(id="output-header")
         yield LineView(classes="main")
-        yield LineView(id="output-detail")
+        yield LineView(id="output-detail", classes="quiet")
 
     def fill(self) -> None:
         """Make the list."""

@@ -1,14 +1,14 @@
-"""The debugger as the screen uses it: one cursor, verbs as text, memory as it was."""
+"""What the screen needs of a debugger: one cursor, verbs as text, memory as it was."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from npudbg.session.lines import Line
 
 if TYPE_CHECKING:
-    from npudbg.session.reader import Session
+    from npudbg.session.records import Finding
 
 
 class Live(Protocol):
@@ -22,25 +22,67 @@ class Live(Protocol):
 
     def verbs(self) -> Mapping[str, str]:
         """Return further verbs, each with one line of help."""
+        ...
 
     def execute(self, text: str) -> list[Line]:
         """Do one of them."""
+        ...
 
 
-class Port:
-    """Wraps :class:`~npudbg.debugger.interpreter.Interpreter`."""
+class Port(Protocol):
+    """The debugger as the screen uses it.
 
-    def __init__(self, session: Session, interpreter: Any, live: Live | None = None) -> None:
-        """Use an interpreter over ``session``."""
-        self.session, self.interpreter, self.live = session, interpreter, live
-        self.simulated = session.meta.backend == "simulated"
+    Attributes:
+        live: The running program, or None for a replay.
+        simulated: Whether the record comes from the simulated device.
+        wants_quit: Whether the last line was ``quit``.
+    """
+
+    live: Live | None
+    simulated: bool
+    wants_quit: bool
 
     @property
     def seq(self) -> int:
         """The cursor: number of the current command."""
-        return int(self.interpreter.seq)
+        ...
 
     @property
     def reason(self) -> str:
-        """Why the cursor stopped where it is."""
-        return str(self.interpreter.reason)
+        """Why the cursor stopped where it is; ``""`` when the user put it there."""
+        ...
+
+    def goto(self, seq: int) -> None:
+        """Put the cursor on a command, saying nothing."""
+        ...
+
+    def execute(self, text: str) -> list[Line]:
+        """Execute a line of the debugger's language; errors are lines, too."""
+        ...
+
+    def completions(self, text: str) -> list[str]:
+        """Return whole lines that begin with ``text``."""
+        ...
+
+    def toggle_break(self, node: int) -> str:
+        """Return the line that sets a breakpoint on a node, or deletes the one there."""
+        ...
+
+    def break_nodes(self) -> frozenset[int]:
+        """Return the nodes on which an enabled breakpoint stands."""
+        ...
+
+    def explain(self, finding: Finding) -> list[Line]:
+        """Return the long text of a finding's code."""
+        ...
+
+    def memory(
+        self, space: int, address: int, nbytes: int
+    ) -> tuple[bytes, Sequence[bool], Sequence[int]]:
+        """Return memory as it was after the cursor's command.
+
+        Returns:
+            The bytes, whether each was ever written, and the command that wrote
+            each (-1 for none).
+        """
+        ...

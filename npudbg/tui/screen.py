@@ -131,7 +131,8 @@ class DebuggerScreen(Screen[None]):
         else:
             self._follow(None)
         self.trail.clear()
-        self._focus_active()
+        if self.focused is None:
+            self._focus_active()
 
     # -- selection -----------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ class TracePane(Pane):
         yield LineBar(id="trace-header")
         yield LineView(id="trace-commands", classes="main")
         yield LineBar(id="memory-title", classes="lower memory lower-title")
-        yield LineView(id="trace-memory", classes="lower memory")
+        yield LineView(id="trace-memory", classes="lower memory quiet")
         yield LineBar(id="timeline-title", classes="lower timeline lower-title")
         yield LineView(id="trace-timeline", classes="lower timeline")
 
@@ -104,8 +104,8 @@ class TracePane(Pane):
         width = max(view.scrollable_content_region.width, 40)
         dtype = self._dtype()
         count = memory.bytes_per_row(width, dtype)
-        start = self._start(chosen.address, count)
         try:
+            start = self._start(chosen.address, count)
             data, written, writers = self.port.memory(chosen.space, start, count * _MEMORY_ROWS)
         except (SessionError, ValueError, OverflowError) as error:
             bar.show(line((" memory ", "title"), (safe(error, 200), "error")))
@@ -165,9 +165,12 @@ class TracePane(Pane):
             return None
         view = self.query_one("#trace-memory", LineView)
         count = memory.bytes_per_row(max(view.scrollable_content_region.width, 40), self._dtype())
-        start = self._start(chosen.address, count)
-        _, _, writers = self.port.memory(chosen.space, start, count * _MEMORY_ROWS)
-        return max((w for w in writers if w >= 0), default=None)
+        try:
+            start = self._start(chosen.address, count)
+            _, _, writers = self.port.memory(chosen.space, start, count * _MEMORY_ROWS)
+        except (SessionError, ValueError, OverflowError):
+            return None
+        return max((int(w) for w in writers if w >= 0), default=None)
 
     def _dtype(self) -> str | None:
         if not self.as_values or self.selection.tensor is None:

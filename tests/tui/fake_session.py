@@ -52,7 +52,7 @@ def make(
     *,
     nodes: int = 40,
     tiles: int = 128,
-    nan_node: int | None = 17,
+    nan_node: int | None = 18,
     hostile: bool = False,
     clean: bool = False,
 ) -> Path:
@@ -93,6 +93,7 @@ def make(
     rows: list[tuple] = []
     reads: list[tuple] = []
     free = dict.fromkeys(range(len(ENGINES)), 0)
+    busy = [0] * 4
     rows_per = SIDE * CHANNELS // tiles
     for number in range(nodes):
         op, label = name_of(number)
@@ -108,6 +109,8 @@ def make(
             )
         with np.errstate(all="ignore"):
             value = (value * np.float32(1.01) - np.float32(0.02)).astype(np.float16)
+            if op == "Relu":
+                value = np.maximum(value, np.float16(0))
         if nan_node is not None and number == nan_node:
             value = value.copy()
             value[0, 5, 12, 7:9] = np.nan
@@ -137,12 +140,19 @@ def make(
 
             space = Space.HOST if source == 0 else Space.DDR
             load, done = issue(
-                Kind.DMA_LOAD, tile % 2, 180, (space, place), (Space.SRAM, sram), source
+                Kind.DMA_LOAD,
+                tile % 2,
+                180,
+                (space, place),
+                (Space.SRAM, sram),
+                source,
+                busy[tile % 4],
             )
             if weight is not None:
                 _, done = issue(
-                    Kind.DMA_LOAD, tile % 2, 60, (Space.DDR, weight.address),
-                    (Space.SRAM, SRAM + 0x2_0000), weight.id,
+                    Kind.DMA_LOAD, tile % 2, 60, (Space.DDR, weight.address + channel * 288),
+                    (Space.SRAM, SRAM + 0x2_0000), weight.id, size=288,
+                    box=[(channel, channel + 1), (0, CHANNELS), (0, 3), (0, 3), (0, 1), (0, 1)],
                 )  # fmt: skip
             kernel, done = issue(
                 Kind.KERNEL, unit, 410 if unit == 2 else 90, (Space.SRAM, sram),
@@ -153,6 +163,7 @@ def make(
                 Kind.DMA_STORE, 1, 170, (Space.SRAM, sram + 0x1_0000), (Space.DDR, goal), out_id,
                 done,
             )  # fmt: skip
+            busy[tile % 4] = done
         last = len(rows) - 1
         inputs = (source,) if weight is None else (source, weight.id)
         add(
@@ -217,9 +228,7 @@ def judged(tensors, nodes, rows, nan_node, hostile):
         r[0] for r in rows
         if r[6] == nan_node and r[8] == tile and r[9] == Kind.KERNEL
     )  # fmt: skip
-    subject = Subject(
-        kind="tensor", name=tensor.name, tensor=tensor.id, node=nan_node, seq=seq
-    )
+    subject = Subject(kind="tensor", name=tensor.name, tensor=tensor.id, node=nan_node, seq=seq)
     output = tensors[-1]
     findings = [
         Finding(
@@ -230,8 +239,8 @@ def judged(tensors, nodes, rows, nan_node, hostile):
             fix="allocate with posix_memalign(65536) and check the address at start-up",
         ),
         Finding(
-            code="T320", name="host-fallback", layer=3, severity="info", certainty="proven",
-            subject=Subject(kind="node", name=nodes[8].label, node=8),
+            code="T399", name="batchnorm-not-fused", layer=3, severity="info", certainty="proven",
+            subject=Subject(kind="node", name=nodes[4].label, node=4),
             message="BatchNormalization was not fused into Conv",
             evidence={"nodes": 3}, origin="simulated",
         ),
@@ -256,9 +265,15 @@ def judged(tensors, nodes, rows, nan_node, hostile):
     if hostile:
         findings.append(
             Finding(
-                code="G601", name="hostile", layer=0, severity="info", certainty="suspected",
-                subject=Subject(kind="node", name=HOSTILE, node=3), message=HOSTILE,
-                evidence={HOSTILE: HOSTILE}, source="graph",
+                code="G601",
+                name="hostile",
+                layer=0,
+                severity="info",
+                certainty="suspected",
+                subject=Subject(kind="node", name=HOSTILE, node=3),
+                message=HOSTILE,
+                evidence={HOSTILE: HOSTILE},
+                source="graph",
             )
         )
     verdict = Verdict(
