@@ -81,6 +81,11 @@ def _dispatch(argv: list[str]) -> int:
 def _run_verb(name: str, argv: list[str]) -> int:
     from npudbg.commands.parser import Parser
 
+    if not (sys.warnoptions or os.environ.get("NPUDBG_DEBUG")):
+        import warnings
+
+        # Meant for programmers: a user's stderr has npudbg's own lines alone.
+        warnings.simplefilter("ignore")
     prepare, run = _find(name)
     parser = Parser(f"npudbg {name}")
     prepare(parser)

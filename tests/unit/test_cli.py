@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import types
+import warnings
 from importlib import import_module
 from pathlib import Path
 
@@ -157,6 +158,15 @@ class TestErrors:
         assert cli.main(["fake", "--what\x07"]) == 2
         err = capsys.readouterr().err
         assert err == "npudbg fake: unrecognized arguments: --what?; see npudbg fake --help\n"
+
+    def test_warnings_for_programmers_are_not_shown(
+        self, verb: object, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "warnoptions", [])
+        verb.run = lambda args: warnings.warn("overflow in exp", RuntimeWarning, 1) or 0  # type: ignore[attr-defined]
+        with warnings.catch_warnings(record=True) as seen:
+            assert self.run(capsys) == (0, "")
+            assert seen == []
 
     def test_the_exit_code_is_the_verbs(
         self, verb: object, capsys: pytest.CaptureFixture[str]
