@@ -16,7 +16,10 @@ PIP := -m pip --disable-pip-version-check --quiet
 TEST_TOOLS := ".[test]"
 BENCHES := $(wildcard tests/benchmarks/bench_*.py)
 
-.PHONY: help demo test test-lower lint format bench models sessions screenshots clean
+N ?= 50
+SEED ?= 1
+
+.PHONY: help demo test test-lower lint format bench campaign models sessions screenshots clean
 
 help: ## show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -71,6 +74,9 @@ format: $(VENV)/.tools ## let ruff mend what it can
 
 bench: $(VENV)/.tools .cache/.models ## print ratios, each measured within one run
 	@for file in $(BENCHES); do echo "== $$file"; $(BIN)/python $$file || exit; done
+
+campaign: $(VENV)/.tools .cache/.models ## inject N random faults and count the exact verdicts
+	@$(BIN)/python tests/campaign/campaign.py --n $(N) --seed $(SEED)
 
 models: .cache/.models ## fetch the public models that tests use
 
