@@ -62,6 +62,8 @@ class Case:
         session: The recorded run.
         synthesised: Names of inputs that npudbg made up itself.
         manifest: Facts of the runtime on the board, as the user gave them.
+        unread: Names that were fed but are no host tensors (strings, sequences, device
+            memory); None where that is not known, and no input is then called missing.
     """
 
     target: Target
@@ -74,6 +76,7 @@ class Case:
     session: Session | None = None
     synthesised: frozenset[str] = frozenset()
     manifest: Mapping[str, Any] = field(default_factory=dict)
+    unread: frozenset[str] | None = None
 
     def contract(self, name: str) -> ValueContract | None:
         """Return the model's contract of an input, or None if it has none of that name."""
