@@ -18,6 +18,8 @@ from npudbg.session.text import safe
 _MANY = 16
 """Fewer elements than this are often a scalar, a length or a state of one."""
 
+_SELDOM, _ALWAYS = 0.4, 0.95
+
 
 @rule(1, "H121")
 def byte_order(case: Case) -> Iterator[Finding]:
@@ -45,11 +47,15 @@ def byte_order(case: Case) -> Iterator[Finding]:
         )
 
 
-@rule(1, "H130", "H131", "H132")
+@rule(1, "H130", "H131", "H132", "H134")
 def suspicious_values(case: Case) -> Iterator[Finding]:
-    """NaN and Inf, subnormals, and tensors of one value."""
+    """Bytes turned round, or else NaN and Inf, subnormals, and tensors of one value."""
     for host in case.inputs:
         if not readable(host):
+            continue
+        turned = _turned_bytes(host)
+        if turned is not None:
+            yield turned
             continue
         stats = host.record.stats or scan(host.array)
         if stats is None or not stats.count:
@@ -62,34 +68,31 @@ def suspicious_values(case: Case) -> Iterator[Finding]:
             yield _one_value(host, stats)
 
 
-@rule(1, "H134")
-def foreign_bytes(case: Case) -> Iterator[Finding]:
-    """Floats that only make sense with their bytes turned round."""
-    for host in case.inputs:
-        array = host.array
-        if array.dtype.kind != "f" or not readable(host) or array.size < _MANY:
-            continue
-        if host.record.dtype.startswith(">"):
-            continue  # said so itself
-        values = np.ascontiguousarray(sample(array))
-        sane, turned = _sane(values), _sane(values.byteswap())
-        if sane > 0.1 or turned < 0.9:
-            continue
-        yield finding(
-            "H134",
-            of_tensor(host),
-            f"{safe(host.name)}: {sane:.0%} of the values have an ordinary size, and {turned:.0%} "
-            "have it when their bytes are turned round: written by a big-endian program",
-            evidence={
-                "ordinary": sane,
-                "ordinary_swapped": turned,
-                "sampled": int(values.size),
-                "first": str(values[0]),
-                "first_swapped": str(values.byteswap()[0]),
-            },
-            fix="x = x.byteswap(), or read the file as '>' and convert",
-            certainty="suspected",
-        )
+def _turned_bytes(host: HostTensor) -> Finding | None:
+    """Find floats that only make sense with their bytes turned round."""
+    array = host.array
+    if array.dtype.kind != "f" or array.size < _MANY or host.record.dtype.startswith(">"):
+        return None
+    values = np.ascontiguousarray(sample(array))
+    sane, turned = _sane(values), _sane(values.byteswap())
+    # Turned bytes make the exponent of a float32 random: about one in six looks ordinary.
+    if sane > _SELDOM or turned < _ALWAYS:
+        return None
+    return finding(
+        "H134",
+        of_tensor(host),
+        f"{safe(host.name)}: {sane:.0%} of the values have an ordinary size, and {turned:.0%} "
+        "have it when their bytes are turned round: written by a big-endian program",
+        evidence={
+            "ordinary": sane,
+            "ordinary_swapped": turned,
+            "sampled": int(values.size),
+            "first": str(values[0]),
+            "first_swapped": str(values.byteswap()[0]),
+        },
+        fix="x = x.byteswap(), or read the file as '>' and convert",
+        certainty="suspected",
+    )
 
 
 def _non_finite(host: HostTensor, stats: Stats) -> Finding:
