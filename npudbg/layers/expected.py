@@ -67,17 +67,19 @@ def missing_axes(
     lacking = len(expected) - len(shape)
     if lacking < 1 or len(expected) > _MAX_RANK:
         return None
-    orders = sorted(permutations(range(len(shape))), key=lambda p: (_moves(p), p not in _USUAL, p))
-    for order in orders:
-        moved = [shape[a] for a in order]
-        choices = [
-            axes
-            for axes in combinations(range(len(expected)), lacking)
-            if fits(moved, tuple(e for n, e in enumerate(expected) if n not in axes))
-        ]
-        if choices:
-            return min(choices, key=lambda axes: (_cost(axes, expected), axes)), order
-    return None
+    choices = [
+        (axes, order)
+        for order in permutations(range(len(shape)))
+        for axes in combinations(range(len(expected)), lacking)
+        if fits(
+            [shape[a] for a in order], tuple(e for n, e in enumerate(expected) if n not in axes)
+        )
+    ]
+    return min(
+        choices,
+        key=lambda c: (_cost(c[0], expected), bool(_moves(c[1])), c[1] not in _USUAL, *c),
+        default=None,
+    )
 
 
 def surplus_axes(shape: Sequence[int], expected: Expected) -> tuple[int, ...] | None:
@@ -92,7 +94,7 @@ def surplus_axes(shape: Sequence[int], expected: Expected) -> tuple[int, ...] | 
 
 def _axis(case: Case, name: str, axis: int, size: int | str | None) -> int | str | None:
     if isinstance(size, int):
-        return size if 0 <= size < UNBOUNDED else None
+        return size if 0 <= size < UNBOUNDED else case.dims.get(f"{name}.{axis}")
     if size is not None and size in case.dims:
         return case.dims[size]
     return case.dims.get(f"{name}.{axis}", size)

@@ -196,7 +196,8 @@ def _static(
             bound[safe(key)] = sizes[axis]
         evidence["suggested"] = bound
         text += f"; the input suggests {' '.join(f'{k}={v}' for k, v in bound.items())}"
-        fix = "bind them: " + " ".join(f"--dim {k}={v}" for k, v in bound.items())
+        if not any(isinstance(stated[a], int) for a in axes):
+            fix = "bind them: " + " ".join(f"--dim {k}={v}" for k, v in bound.items())
     return finding(
         "I213",
         Subject(

@@ -133,7 +133,7 @@ def _beyond(
     host: HostTensor, norm: Normalisation, lows: Array, highs: Array, once: Array,
     evidence: dict[str, Any], where: str, wants: str,
 ) -> Finding:  # fmt: skip
-    if lows.min() >= 0 and norm.factor * norm.full < highs.max() <= norm.full * 1.01:
+    if lows.min() >= 0 and 4 * once[:, 1].max() < highs.max() <= norm.full * 1.01:
         return finding(
             "I240",
             of_tensor(host),
