@@ -41,7 +41,13 @@ def run(args: argparse.Namespace) -> int:
     def work(progress: Progress | None, cancel: threading.Event | None) -> Judged:
         return run_case(args.case, save=args.save, progress=progress, cancel=cancel)
 
-    return showing.show(work, as_json=args.json, headless=args.headless, saved=args.save)
+    return showing.show(
+        work,
+        as_json=args.json,
+        headless=args.headless,
+        saved=args.save,
+        again=("npudbg", "demo", args.case),
+    )
 
 
 def run_case(

