@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npudbg.device import folding
+from npudbg.device.array import granule
 from npudbg.device.emit import Action, Emitter
 from npudbg.device.execute import Sram
 from npudbg.device.faults.spec import Fault
@@ -277,7 +278,9 @@ class Machine:
             for name in step.reads
             if name and name not in inside and self.values[name].static
         )
-        tiling = tile_group(steps, escaping, stationary, self.sram_bytes)
+        matrix = steps[0].kernel.engine == "mac"
+        multiples = granule(self.target.compute, steps[0].op, self.emitter.dtype) if matrix else {}
+        tiling = tile_group(steps, escaping, stationary, self.sram_bytes, multiples)
         if tiling is None:
             if len(nodes) > 1:
                 for node in nodes:

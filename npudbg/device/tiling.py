@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -88,7 +88,11 @@ def align(nbytes: int) -> int:
 
 
 def tile_group(
-    steps: Sequence[Step], escaping: frozenset[str], stationary: frozenset[str], sram_bytes: int
+    steps: Sequence[Step],
+    escaping: frozenset[str],
+    stationary: frozenset[str],
+    sram_bytes: int,
+    granule: Mapping[int, int] | None = None,
 ) -> Tiling | None:
     """Cut a group into tiles that fit, or return None if it cannot be.
 
@@ -98,7 +102,10 @@ def tile_group(
         escaping: Tensors read outside of the group.
         stationary: Operands that stay in SRAM as long as their region is the same.
         sram_bytes: Size of SRAM.
+        granule: By output axis, the multiple at which the array wastes nothing: cuts
+            keep to it as long as anything else can be cut.
     """
+    granule = granule or {}
     first = steps[0]
     shape = first.op.outputs[0]
     if shape is None:
@@ -122,11 +129,15 @@ def tile_group(
                 return None
             if tiling.fixed_bytes + tiling.halves * tiling.half_bytes <= sram_bytes:
                 return tiling
-        axis = next((a for a in order if extents[a] > 1), None)
+        axis = next((a for a in order if extents[a] > granule.get(a, 1)), None)
+        multiple = granule.get(axis, 1) if axis is not None else 1
+        if axis is None:
+            axis = next((a for a in order if extents[a] > 1), None)
         if axis is None or count > _MAX_TILES:
             return None
         # Keep the cut coarse and even: halve, then round up.
-        extents[axis] = -(-extents[axis] // 2)
+        half = -(-extents[axis] // 2)
+        extents[axis] = -(-half // multiple) * multiple
 
 
 def _cut(

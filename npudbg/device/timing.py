@@ -9,11 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from math import ceil, prod
 
-from npudbg.device.kernels.base import Box, Kernel, Op, extent, volume
+from npudbg.device.array import WIDTH, op_cycles
+from npudbg.device.kernels.base import Box, Kernel, Op, volume
 from npudbg.targets.profile import Target
-
-WIDTH = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
-"""Bytes of an operand."""
 
 
 @lru_cache(maxsize=4096)
@@ -50,9 +48,8 @@ def kernel_cycles(
 ) -> int:
     """Return the cycles of one kernel on one tile.
 
-    A matrix kernel takes one pass of the array per output position and
-    ``ceil(inputs / rows) * ceil(outputs / columns)`` blocks of channels; a
-    vector kernel takes its elements by lanes.
+    A matrix kernel takes the passes of the array (:mod:`npudbg.device.array`), a
+    vector kernel its elements by lanes.
 
     Args:
         target: The profile.
@@ -64,8 +61,7 @@ def kernel_cycles(
     """
     compute = target.compute
     if kernel.engine == "mac":
-        cols = compute.mac_cols_by_dtype.get(dtype, compute.mac_cols)
-        return compute.kernel_setup_cycles + _mac_cycles(op, out, compute.mac_rows, cols)
+        return compute.kernel_setup_cycles + op_cycles(compute, op, out, dtype)
     read = volume(operand) if operand is not None else 0
     work = -(-max(volume(out), read) * kernel.cost // compute.vector_lanes)
     # No unit is faster than the banks that feed it.
@@ -73,33 +69,6 @@ def kernel_cycles(
     banks = memory.sram_banks * memory.bank_bytes_per_cycle
     fed = -(-(volume(out) + read) * WIDTH.get(dtype, 4) // banks)
     return compute.kernel_setup_cycles + max(work, fed)
-
-
-def _mac_cycles(op: Op, out: Box, rows: int, cols: int) -> int:
-    shape = extent(out)
-    if op.op_type in ("Conv", "ConvInteger", "QLinearConv"):
-        weight = op.operands[3 if op.op_type == "QLinearConv" else 1]
-        assert weight is not None
-        positions = shape[0] * prod(shape[2:])
-        group = op.int("group", 1)
-        # A depthwise convolution fills one row of the array: its group is narrower.
-        blocks = -(-weight[1] // rows) * -(-shape[1] // cols)
-        if group > 1 and weight[1] > 1:
-            blocks = max(group, 1) * -(-weight[1] // rows) * -(-(weight[0] // group) // cols)
-        return positions * prod(weight[2:]) * blocks
-    if op.op_type == "ConvTranspose":
-        image, weight = op.operands[0], op.operands[1]
-        out_shape = op.outputs[0]
-        assert image is not None and weight is not None and out_shape is not None
-        positions = image[0] * prod(image[2:])
-        blocks = -(-weight[0] // rows) * -(-weight[1] // cols)
-        total = positions * prod(weight[2:]) * blocks
-        return -(-total * volume(out) // max(prod(out_shape), 1))
-    left = op.operands[0]
-    assert left is not None
-    depth = left[0] if op.int("transA", 0) and op.op_type == "Gemm" else left[-1] if left else 1
-    lines = prod(shape[:-1]) if shape else 1
-    return lines * -(-depth // rows) * -(-(shape[-1] if shape else 1) // cols)
 
 
 def host_cycles(target: Target, elements: int) -> int:

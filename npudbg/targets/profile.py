@@ -61,6 +61,12 @@ class Compute(_Table):
     by ``mac_cols`` (output channels) per cycle; ``systolic`` = output-stationary
     systolic array of that size.  ``mac_cols_by_dtype`` overrides ``mac_cols``
     where the width depends on the operand type (``int8``, ``fp16`` …).
+    ``depthwise_lanes``: channels of a depthwise convolution a cycle, by operand
+    type; without an entry ``mac_cols``.  A layer of fewer than ``min_steps``
+    positions times taps costs that many, at no less than ``min_depth_bytes`` of
+    input channels each.  In memory a weight's input channels are padded to
+    ``weight_channel_bytes``; ``bias_bytes`` (``depthwise_bias_bytes``) is what an
+    output channel has there beside its weight (bias, requantisation), by type.
     ``vector_lanes`` elements per cycle for element-wise kernels.
     """
 
@@ -68,6 +74,12 @@ class Compute(_Table):
     mac_rows: int = 32
     mac_cols: int = 32
     mac_cols_by_dtype: dict[str, int] = {}
+    depthwise_lanes: dict[str, int] = {}
+    min_steps: int = 0
+    min_depth_bytes: int = 0
+    weight_channel_bytes: int = 1
+    bias_bytes: dict[str, int] = {}
+    depthwise_bias_bytes: dict[str, int] = {}
     vector_lanes: int = 32
     kernel_setup_cycles: int = 200
     dtypes: tuple[str, ...] = ()
