@@ -39,14 +39,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments after the program's name; ``sys.argv`` by default.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it (`>&-`)
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # What the terminal's encoding lacks is shown as `?`.
             stream.reconfigure(errors="replace")
     try:
         code = _dispatch(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except SystemExit as stop:
         return _code_of(stop)
     except KeyboardInterrupt:

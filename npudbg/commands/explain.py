@@ -67,7 +67,9 @@ def explain_lines(entry: Entry, width: int) -> list[Line]:
     from npudbg.session.records import LAYER_NAMES
     from npudbg.session.text import safe
 
-    layer = f"layer {entry.layer} ({LAYER_NAMES[entry.layer]})" if entry.layer else "outside the layers"
+    layer = "outside the layers"
+    if entry.layer:
+        layer = f"layer {entry.layer} ({LAYER_NAMES[entry.layer]})"
     lines = [
         line((f"{safe(entry.code)} {safe(entry.name)}", "title"), f"  {entry.severity}, {layer}"),
         *wrapped(safe(entry.title, 400), width),
