@@ -12,12 +12,15 @@ from typing import Literal
 
 import msgspec
 
+ASSUMED_SRAM_BYTES = 2 << 20
+"""SRAM of the simulated device where a profile does not say."""
+
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of the profile's tables."""
 
 
-class Memory(_Table):
+class Memory(_Table, frozen=True, kw_only=True):
     """Sizes in bytes; ``sram_base``/``ddr_base`` are where the device sees them."""
 
     sram_bytes: int | None = None
@@ -29,7 +32,7 @@ class Memory(_Table):
     page_bytes: int = 4096
 
 
-class Dma(_Table):
+class Dma(_Table, frozen=True, kw_only=True):
     """DMA engine: alignments in bytes, lengths in bits of the descriptor's field.
 
     ``mask_bits`` is the width of an address that the engine can issue.
@@ -47,20 +50,21 @@ class Dma(_Table):
     overlap: bool = True
 
 
-class Cache(_Table):
+class Cache(_Table, frozen=True, kw_only=True):
     """Host CPU cache as the device sees it."""
 
     line_bytes: int | None = None
     coherent: bool | None = None
 
 
-class Compute(_Table):
+class Compute(_Table, frozen=True, kw_only=True):
     """Arithmetic units.
 
     ``mac_model``: ``array`` = ceil-tiled array of ``mac_rows`` (input channels)
     by ``mac_cols`` (output channels) per cycle; ``systolic`` = output-stationary
     systolic array of that size.  ``mac_cols_by_dtype`` overrides ``mac_cols``
     where the width depends on the operand type (``int8``, ``fp16`` …).
+    ``mac_positions`` output positions are computed at once.
     ``depthwise_lanes``: channels of a depthwise convolution a cycle, by operand
     type; without an entry ``mac_cols``.  A layer of fewer than ``min_steps``
     positions times taps costs that many, at no less than ``min_depth_bytes`` of
@@ -74,6 +78,7 @@ class Compute(_Table):
     mac_rows: int = 32
     mac_cols: int = 32
     mac_cols_by_dtype: dict[str, int] = {}
+    mac_positions: int = 1
     depthwise_lanes: dict[str, int] = {}
     min_steps: int = 0
     min_depth_bytes: int = 0
@@ -90,7 +95,7 @@ class Compute(_Table):
     flush_subnormals: bool = False
 
 
-class Tensor(_Table):
+class Tensor(_Table, frozen=True, kw_only=True):
     """What the chip wants of a tensor.
 
     ``layouts`` accepted at the input, preferred first; ``native_layout`` inside.
@@ -111,7 +116,7 @@ class Tensor(_Table):
     batch1_stride: bool = False
 
 
-class Operators(_Table):
+class Operators(_Table, frozen=True, kw_only=True):
     """Operators with a kernel of their own.
 
     ``mode``: ``all`` = every operator npudbg has a kernel for, less
@@ -125,7 +130,7 @@ class Operators(_Table):
     opset_max: int | None = None
 
 
-class Clock(_Table):
+class Clock(_Table, frozen=True, kw_only=True):
     """Clocks in hertz; host cost in nanoseconds an element, for estimates."""
 
     device_hz: int = 1_000_000_000
@@ -133,7 +138,7 @@ class Clock(_Table):
     host_call_us: float = 20.0
 
 
-class Elf(_Table):
+class Elf(_Table, frozen=True, kw_only=True):
     """What the chip's loader demands of libraries and kernels.
 
     ``machines`` as ELF ``e_machine`` numbers; alignments in bytes;
@@ -148,7 +153,7 @@ class Elf(_Table):
     sections: dict[str, int] = {}
 
 
-class Threshold(_Table):
+class Threshold(_Table, frozen=True, kw_only=True):
     """Counter limits as fractions of 1; ``high_is_good`` for utilisation."""
 
     healthy: float
@@ -156,14 +161,14 @@ class Threshold(_Table):
     high_is_good: bool = False
 
 
-class Board(_Table):
+class Board(_Table, frozen=True, kw_only=True):
     """Where the board shows itself: device nodes, driver and debugfs paths."""
 
     device_nodes: tuple[str, ...] = ()
     driver_paths: tuple[str, ...] = ()
 
 
-class Target(_Table):
+class Target(_Table, frozen=True, kw_only=True):
     """One target profile.  ``sources`` maps a dotted field path to its source."""
 
     name: str
