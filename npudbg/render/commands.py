@@ -97,8 +97,12 @@ def what(session: Session, row: Any, width: int) -> str:
         return cut(text, width) if len(text) <= width else cut(f"{_VERBS[Kind(kind)]:<5} "
                                                                f"{dst} {size}", width)  # fmt: skip
     if kind in (Kind.KERNEL, Kind.HOST):
-        op = safe(node.op_type, 24) if node is not None else kind_name(kind)
-        head = f"HOST {op}" if kind == Kind.HOST else op
+        if node is None:
+            # The driver's own copy (of an input, say) belongs to no node.
+            tensor = tensor_of(session, row)
+            label = safe(tensor.name, 400) if tensor is not None else ""
+        op = safe(node.op_type, 24) if node is not None else ""
+        head = f"HOST {op}".rstrip() if kind == Kind.HOST else op or kind_name(kind)
         tail = f" → {dst} {size}" if int(row["dst_space"]) != Space.NONE else ""
         box = box_text(session, row)
         for extra in (f" {box}{tail}", tail, ""):

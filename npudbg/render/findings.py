@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from npudbg.render import numbers
-from npudbg.render.fit import cut_middle, fit, left, wrapped
+from npudbg.render.fit import cells, cut_middle, fit, left, wrapped
 from npudbg.render.marks import SEVERITY, layer_name
 from npudbg.session.lines import Line, line
 from npudbg.session.records import Finding, Subject
 from npudbg.session.text import safe
+
+_EVIDENCE = 24
 
 
 def subject_text(subject: Subject, width: int = 60) -> str:
@@ -56,12 +58,28 @@ def finding_detail(finding: Finding, width: int) -> list[Line]:
         *wrapped(subject_text(finding.subject, max(width - 16, 16)), width, "key", lead="  at    "),
         *wrapped(safe(finding.message, 1200), width, lead="  what  "),
     ]
-    for number, (key, item) in enumerate(list(finding.evidence.items())[:24]):
-        lead = f"  {finding.origin}  " if not number else " " * (len(finding.origin) + 4)
-        text = f"{safe(key, 40)} = {numbers.evidence(item)}"
-        lines += wrapped(text, width, "number", lead=lead)
+    lines += evidence_lines(finding, width, lead=f"  {finding.origin}  ")
     if finding.fix:
         lines += wrapped(safe(finding.fix, 1200), width, lead="  fix   ")
+    return lines
+
+
+def evidence_lines(finding: Finding, width: int, *, lead: str) -> list[Line]:
+    """Return the numbers that were compared, several a line, none cut in two where it fits."""
+    rows: list[str] = []
+    for key, item in list(finding.evidence.items())[:_EVIDENCE]:
+        text = f"{safe(key, 40)} = {numbers.named(key, item)}"
+        if rows and cells(rows[-1]) + cells(text) + 3 <= width - cells(lead):
+            rows[-1] += f",  {text}"
+        else:
+            rows.append(text)
+    lines: list[Line] = []
+    for row in rows:
+        begin = lead if not lines else " " * cells(lead)
+        if cells(row) <= width - cells(lead):
+            lines.append(line(begin, (row, "number")))
+        else:
+            lines += wrapped(row, width, "number", lead=begin)
     return lines
 
 

@@ -14,8 +14,9 @@ from npudbg.targets.profile import Target
 
 
 def inputs_of(session: Session) -> list[TensorRecord]:
-    """Return the tensors that the user handed over."""
-    return [t for t in session.tensors if t.role == "input"]
+    """Return the tensors that the user handed over (not the device's copies of them)."""
+    inputs = [t for t in session.tensors if t.role == "input"]
+    return [t for t in inputs if t.space == "host"] or inputs
 
 
 def about(session: Session, tensor: TensorRecord, layer: int) -> list[Finding]:

@@ -72,6 +72,19 @@ def share(part: float, whole: float) -> str:
     return f"{percent:.1f}%" if 0 < abs(percent) < 10 else f"{percent:.0f}%"
 
 
+def named(key: str, item: object) -> str:
+    """Return an evidence value as its key asks for: addresses in hex, sizes with their unit."""
+    if isinstance(item, int) and not isinstance(item, bool) and item >= 0:
+        word = str(key).lower()
+        if any(part in word for part in ("address", "addr", "issued", "pointer")):
+            return address(item)
+        if "remainder" in word or word == "offset":
+            return f"{item:#x}" if item else "0"
+        if item >= 1024 and any(part in word for part in ("bytes", "alignment", "size", "lost")):
+            return f"{item} ({nbytes(item)})"
+    return evidence(item)
+
+
 def evidence(item: object, depth: int = 0) -> str:
     """Return one evidence value (JSON data) as short text; long lists say their length."""
     if isinstance(item, bool) or item is None or isinstance(item, str):

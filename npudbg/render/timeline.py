@@ -46,8 +46,19 @@ def busy(session: Session, low: int, high: int, columns: int) -> Busy:
     return Busy(low, high, share, np.clip(taken.sum(axis=1) / (high - low), 0.0, 1.0))
 
 
+def columns_of(width: int) -> int:
+    """Return the columns that the chart itself takes of ``width``."""
+    return max(width - _NAME - _TAIL - 2, 8)
+
+
 def timeline(
-    session: Session, low: int, high: int, width: int, *, cycle: int | None = None
+    session: Session,
+    low: int,
+    high: int,
+    width: int,
+    *,
+    cycle: int | None = None,
+    chart: Busy | None = None,
 ) -> list[Line]:
     """Return a line an engine, a scale, and a mark under ``cycle``.
 
@@ -60,9 +71,10 @@ def timeline(
         high: Cycle after the last one shown.
         width: Columns.
         cycle: Where the cursor stands.
+        chart: What :func:`busy` returned for this range and :func:`columns_of` ``width``.
     """
-    columns = max(width - _NAME - _TAIL - 2, 8)
-    chart = busy(session, low, high, columns)
+    columns = columns_of(width)
+    chart = chart or busy(session, low, high, columns)
     lines = []
     for engine, name in enumerate(session.meta.engines or ("-",)):
         shares = chart.share[engine]
@@ -131,10 +143,17 @@ def _accumulate(rows: Rows, low: int, high: int, edges: npt.NDArray[np.float64])
 
 
 def _range(session: Session, low: int, high: int) -> tuple[int, int]:
-    """Return the commands that may touch ``[low, high)``: by node, else all of them."""
-    if low <= 0 and high >= session.n_cycles:
-        return 0, session.n_commands
-    hit = [n for n in session.nodes if n.first_seq >= 0 and n.end > low and n.start < high]
-    if not hit:
-        return 0, session.n_commands
-    return min(n.first_seq for n in hit), max(n.last_seq for n in hit) + 1
+    """Return the commands that may touch ``[low, high)``.
+
+    Nodes that ended before, or begin after, bound the search; commands of no node
+    (flushes, copies by the host) lie between theirs and are kept.
+    """
+    before, after = 0, session.n_commands
+    ran = [n for n in session.nodes if n.first_seq >= 0]
+    hit = [n for n in ran if n.end > low and n.start < high]
+    if hit:
+        before = max((n.last_seq + 1 for n in ran if n.end <= low), default=0)
+        after = min((n.first_seq for n in ran if n.start >= high), default=after)
+        before = min(before, *(n.first_seq for n in hit))
+        after = max(after, *(n.last_seq + 1 for n in hit))
+    return before, after

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from npudbg.render import numbers
-from npudbg.render.findings import subject_text
+from npudbg.render.findings import evidence_lines, subject_text
 from npudbg.render.fit import wrapped
 from npudbg.render.marks import GOOD, layer_name
 from npudbg.session.lines import Line, Style, line
@@ -43,19 +42,20 @@ def verdict_lines(session: Session, width: int) -> list[Line]:
     lines = [line((text, style), subject=subject)]
     if verdict is None:
         return lines
-    lines += wrapped(safe(verdict.summary, 1200), width)
+    if verdict.summary.lower() not in text.lower():
+        lines += wrapped(safe(verdict.summary, 1200), width)
     if finding is not None and verdict.layer:
         about = subject_text(finding.subject, max(width - 24, 16))
         lines += wrapped(f"{about} ({finding.certainty})", width, "key", lead="at         ")
-        for number, (key, item) in enumerate(list(finding.evidence.items())[:12]):
-            lead = f"{finding.origin:<10} " if not number else " " * 11
-            text = f"{safe(key, 40)} = {numbers.evidence(item)}"
-            lines += wrapped(text, width, "number", lead=lead)
+        lines += evidence_lines(finding, width, lead=f"{finding.origin:<10} ")
         if finding.fix:
             lines += wrapped(safe(finding.fix, 1200), width, lead="fix        ")
     for number, link in enumerate(verdict.chain):
         lead = "chain      " if not number else "        -> "
-        lines += wrapped(safe(link, 600), width, lead=lead)
+        # The link that the summary already told is not told twice.
+        told = bool(verdict.summary) and link.endswith(verdict.summary)
+        text = link.removesuffix(verdict.summary) + "as above" if told else link
+        lines += wrapped(safe(text, 600), width, lead=lead)
     for number, link in enumerate(verdict.ruled_out):
         lead = "ruled out  " if not number else " " * 11
         lines += wrapped(safe(link, 600), width, "dim", lead=lead)

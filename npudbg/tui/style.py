@@ -35,6 +35,8 @@ FindingsPane > #findings-body { height: 1fr; layout: vertical; }
 .-grid #findings { height: 10; }
 .-grid #console-box { max-height: 14; }
 .-grid TracePane > .lower { display: block; }
+.-grid TracePane > #trace-memory { height: 6; }
+.-grid.-zoom TracePane > #trace-memory { height: 10; }
 .-grid FindingsPane > #findings-body { layout: horizontal; }
 .-grid #findings-left { height: 1fr; max-height: 100%; }
 .-grid #findings-detail {

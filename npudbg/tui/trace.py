@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from textual.css.query import NoMatches
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _MEMORY_ROWS = 16
 _AROUND = 24
 _SEARCHED = 1 << 20
+_KNOWN = 8
 
 
 class TracePane(Pane):
@@ -41,6 +43,8 @@ class TracePane(Pane):
         self.as_values = True
         self.span = 0
         self.commands = Commands(session)
+        self._chart: tuple[tuple[int, int, int], timeline.Busy] | None = None
+        self._known: dict[tuple[int, int, int, int], Any] = {}
 
     def compose(self):
         """Commands, memory, timeline."""
@@ -106,7 +110,7 @@ class TracePane(Pane):
         count = memory.bytes_per_row(width, dtype)
         try:
             start = self._start(chosen.address, count)
-            data, written, writers = self.port.memory(chosen.space, start, count * _MEMORY_ROWS)
+            data, written, writers = self._memory(chosen.space, start, count * _MEMORY_ROWS)
         except (SessionError, ValueError, OverflowError) as error:
             bar.show(line((" memory ", "title"), (safe(error, 200), "error")))
             view.show_lines([])
@@ -144,7 +148,11 @@ class TracePane(Pane):
         width = max(view.scrollable_content_region.width, 40)
         low, high, cycle = self._cycles()
         bar.show(line((" engines ", "title"), f"cycles {low:,}..{high:,} ", ("+ - zoom", "dim")))
-        view.show_lines(timeline.timeline(self.session, low, high, width, cycle=cycle), index=0)
+        key = (low, high, timeline.columns_of(width))
+        if self._chart is None or self._chart[0] != key:
+            self._chart = key, timeline.busy(self.session, *key)
+        lines = timeline.timeline(self.session, low, high, width, cycle=cycle, chart=self._chart[1])
+        view.show_lines(lines, index=0)
 
     def scale(self, factor: float) -> None:
         """Show more or fewer cycles."""
@@ -167,10 +175,21 @@ class TracePane(Pane):
         count = memory.bytes_per_row(max(view.scrollable_content_region.width, 40), self._dtype())
         try:
             start = self._start(chosen.address, count)
-            _, _, writers = self.port.memory(chosen.space, start, count * _MEMORY_ROWS)
+            _, _, writers = self._memory(chosen.space, start, count * _MEMORY_ROWS)
         except (SessionError, ValueError, OverflowError):
             return None
         return max((int(w) for w in writers if w >= 0), default=None)
+
+    def _memory(
+        self, space: int, address: int, nbytes: int
+    ) -> tuple[bytes, Sequence[bool], Sequence[int]]:
+        """Return memory at the cursor; asked again for the same, it is not fetched again."""
+        key = (self.port.seq, space, address, nbytes)
+        if key not in self._known:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[key] = self.port.memory(space, address, nbytes)
+        return self._known[key]
 
     def _dtype(self) -> str | None:
         if not self.as_values or self.selection.tensor is None:
@@ -195,9 +214,7 @@ class TracePane(Pane):
         bad = tensor.stats is not None and tensor.stats.nonfinite
         if not bad or int(row["dst"]) != chosen.address or int(row["tensor"]) != tensor.id:
             return None
-        data, _, _ = self.port.memory(
-            chosen.space, int(row["dst"]), min(int(row["nbytes"]), _SEARCHED)
-        )
+        data, _, _ = self._memory(chosen.space, int(row["dst"]), min(int(row["nbytes"]), _SEARCHED))
         element = numpy_dtype(tensor.dtype)
         values = np.frombuffer(data, element, len(data) // element.itemsize)
         if values.dtype.kind == "V":

@@ -69,6 +69,8 @@ class FakeDebugger:
         data = np.zeros(nbytes, np.uint8)
         writers = np.full(nbytes, -1)
         for seq, low, high in self.session.writes(space, address, nbytes, self.seq):
+            if not (writers[low:high] < 0).any():
+                continue
             row = self.session.command(seq)
             tensor = self.session.tensors[int(row["tensor"])]
             box = box_slices(row, len(tensor.shape))

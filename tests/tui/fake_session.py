@@ -234,7 +234,7 @@ def judged(tensors, nodes, rows, nan_node, hostile):
         Finding(
             code="H110", name="misaligned-base", layer=1, severity="warning", certainty="proven",
             subject=Subject(kind="tensor", name="x", tensor=0),
-            message="x lies at 0x12345000; the DMA engine of rk3588 wants 64 KiB (remainder 0x5000)",
+            message="x lies at 0x12345000; the DMA engine of rk3588 wants 64 KiB (rest 0x5000)",
             evidence={"address": 0x12345000, "alignment": 65536, "remainder": 0x5000},
             fix="allocate with posix_memalign(65536) and check the address at start-up",
         ),

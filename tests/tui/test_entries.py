@@ -125,8 +125,10 @@ async def test_progress_is_throttled(session_file):
 
 
 def test_no_terminal_gets_the_plain_report(session_file):
-    code = f"from npudbg.tui.app import open_session; raise SystemExit(open_session({str(session_file)!r}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    code = "import sys, npudbg.tui.app as a; raise SystemExit(a.open_session(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(session_file)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "AT FAULT: LAYER 4" in done.stdout
     assert not done.stderr

@@ -64,7 +64,7 @@ def test_every_view_fits_and_is_clean(session, hostile_file, width):
 def test_the_report_says_layer_code_numbers_and_the_next_commands(session):
     text = "\n".join(r.text for r in report.report_lines(session, path="my run.npudbg"))
     assert "AT FAULT: LAYER 4 (OUTPUT)  O401" in text
-    assert "simulated  nan = 2" in text
+    assert "simulated  nan = 2,  pos_inf = 0" in text
     assert "first = [0, 5, 12, 7]" in text
     assert "ruled out  layer 1 host" in text
     assert "npudbg replay 'my run.npudbg'" in text
