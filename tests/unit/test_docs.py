@@ -15,6 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from npudbg.cli import main
 from npudbg.commands import table
 from npudbg.graph.loader import from_proto
 from npudbg.layers import catalogue, findings
@@ -134,6 +135,16 @@ def test_a_plugins_metadata(tmp_path: Path) -> None:
     (info / "entry_points.txt").write_text("\n".join(rows))
     (tmp_path / "npudbg_hello.py").write_text(BLOCKS["plugin"])
     assert verb_names([str(tmp_path)]) == {"hello": "Count the operators of a model."}
+
+
+def test_the_report_that_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    ((case, shown),) = re.findall(r"^```text demo (\S+)\n(.*?)^```$", text, re.M | re.S)
+    assert main(["demo", case, "--headless"]) == 1
+    printed = capsys.readouterr().out
+    # The wording may be wrapped elsewhere; codes, figures and names must be there.
+    wanted = {word for word in re.findall(r"[\w.]+", shown) if re.search(r"\d|_|[a-z]{5}", word)}
+    assert {word for word in wanted if word not in printed} == set()
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
