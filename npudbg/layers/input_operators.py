@@ -19,6 +19,8 @@ _RELATED = 8
 _RANDOM = frozenset(
     {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial"}
 )
+_UNSIZED = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression", "StringSplit"})
+"""Operators whose results have a size that depends on values."""
 
 
 @dataclass(slots=True)
@@ -48,7 +50,8 @@ def operators(case: Case) -> Iterator[Finding]:
         if node.op_type in CONTROL_FLOW or node.op_type in SEQUENCES:
             continue
         if node.index in constant:
-            if _refused(target, node.op_type, node.domain):
+            # A list of what is supported does not name what every compiler folds.
+            if node.op_type in target.operators.unsupported:
                 folded.setdefault(node.operator, []).append(node)
             continue
         if _refused(target, node.op_type, node.domain) or not has_kernel(node.op_type, node.domain):
@@ -133,14 +136,22 @@ def cubic_resize(case: Case) -> Iterator[Finding]:
 
 
 def foldable(graph: Graph) -> set[int]:
-    """Return the indices of nodes whose operands are all constants."""
+    """Return the indices of nodes that can be computed before the run.
+
+    Those whose operands are all constants, and Shape and Size: a run has its
+    input shapes bound, so they are known unless a size depends on values.
+    """
     known = set(graph.initializers)
+    unsized: set[str] = set()
     found: set[int] = set()
     for node in graph.nodes:
-        if node.op_type in _RANDOM or not all(n in known for n in node.reads):
-            continue
-        found.add(node.index)
-        known.update(node.writes)
+        if node.op_type in _UNSIZED or not unsized.isdisjoint(node.reads):
+            unsized.update(node.writes)
+        elif node.operator in ("Shape", "Size") or (
+            node.op_type not in _RANDOM and all(n in known for n in node.reads)
+        ):
+            found.add(node.index)
+            known.update(node.writes)
     return found
 
 
