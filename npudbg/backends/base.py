@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy.typing as npt
+
 from npudbg.device.faults.spec import Fault
 from npudbg.device.faults.touch import Injection
 from npudbg.device.machine import HostBuffer
@@ -39,6 +41,8 @@ class Request:
         fused: Whether element-wise nodes run on the tile in SRAM.
         injections: What is done to memory while it runs.
         faults: Faults of the hardware.
+        raised: Names or labels of nodes whose results keep the model's type.
+        replace: Arrays by tensor name that take the place of what nodes compute.
         options: The options of the command line, for the session.
         notes: One line each: what npudbg chose itself.
         progress: Called with nodes done, nodes in all, label.
@@ -53,6 +57,8 @@ class Request:
     fused: bool = True
     injections: Sequence[Injection] = ()
     faults: Sequence[Fault] = ()
+    raised: frozenset[str] = frozenset()
+    replace: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     progress: Progress | None = None

@@ -28,6 +28,8 @@ class Simulated:
             fused=request.fused,
             injections=request.injections,
             faults=request.faults,
+            raised=request.raised,
+            replace=request.replace,
             progress=request.progress,
             cancel=request.cancel,
         )

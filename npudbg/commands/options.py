@@ -59,6 +59,7 @@ def prepare_run_parser(parser: argparse.ArgumentParser, *, headless: bool = Fals
     )
     _add_inputs(parser.add_argument_group("inputs"))
     _add_device(parser.add_argument_group("device"))
+    _add_what_if(parser.add_argument_group("what if"))
     _add_result(parser.add_argument_group("result"), headless)
 
 
@@ -125,6 +126,24 @@ def _add_device(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_what_if(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="TENSOR=FILE",
+        help="put the file's values in the place of a tensor or weight before it is read "
+        "(.npy, .npz, .pb; repeatable)",
+    )
+    group.add_argument(
+        "--cast",
+        action="append",
+        default=[],
+        metavar="NODE=fp32",
+        help="keep a node's results in the model's own type (repeatable)",
+    )
+
+
 def _add_result(group: argparse._ArgumentGroup, headless: bool) -> None:
     group.add_argument("--save", metavar="FILE", help="keep the session (.npudbg)")
     group.add_argument("--json", action="store_true", help="print the report as one JSON document")
@@ -155,6 +174,8 @@ def job_from(args: argparse.Namespace) -> Job:
         save=args.save,
         faults=tuple(args.fault),
         manifest=parse_manifest(args.manifest),
+        raised=parse_casts(args.cast),
+        replace=read_replacements(args.set),
         options=options_record(args),
     )
 
@@ -297,6 +318,42 @@ def parse_manifest(path: str | None) -> dict[str, Any]:
     from npudbg.commands.manifest import read
 
     return read(path)
+
+
+def parse_casts(specs: Iterable[str]) -> frozenset[str]:
+    """Return the nodes to keep in the model's type, from ``NODE=fp32`` texts.
+
+    Raises:
+        UserError: Not of that form.
+    """
+    nodes = set()
+    for spec in specs:
+        name, equals, precision = spec.rpartition("=")
+        if not (name and equals and precision == "fp32"):
+            raise UserError(f"--cast {safe(spec)}: expected NODE=fp32, for example /ln/Pow=fp32")
+        nodes.add(name)
+    return frozenset(nodes)
+
+
+def read_replacements(specs: Iterable[str]) -> dict[str, Any]:
+    """Return arrays by tensor name, from ``TENSOR=FILE`` texts (or ``FILE.npz`` for many).
+
+    Raises:
+        UserError: A file cannot be read, or does not say for which tensor it is.
+    """
+    arrays: dict[str, Any] = {}
+    for spec in specs:
+        from npudbg.graph.feeds import read_feed
+
+        for name, array in read_feed(spec):
+            if name is None:
+                raise UserError(
+                    f"--set {safe(spec)}: expected TENSOR=FILE, for example conv1_out=values.npy"
+                )
+            if name in arrays:
+                raise UserError(f"--set {safe(name)}: given twice; keep one")
+            arrays[name] = array
+    return arrays
 
 
 def _address(text: str) -> int | None:

@@ -43,6 +43,9 @@ class Job:
         fused: Whether element-wise nodes are fused.
         faults: Specifications of hardware faults.
         manifest: Facts of the runtime on the board (versions …).
+        raised: What-if: names or labels of nodes kept in the model's own type.
+        replace: What-if: arrays by name that take the place of an input, a weight or
+            what a node computes, before anything reads it.
         options: The command line's options, for the record.
     """
 
@@ -59,6 +62,8 @@ class Job:
     fused: bool = True
     faults: Sequence[str] = ()
     manifest: Mapping[str, Any] = field(default_factory=dict)
+    raised: frozenset[str] = frozenset()
+    replace: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -143,6 +148,11 @@ def judge_run(
     from npudbg.session.reader import Session
     from npudbg.session.writer import SessionWriter
 
+    if job.replace or job.raised:
+        from npudbg.commands.whatif import applied
+
+        graph, arrays, told = applied(job, graph, arrays)
+        notes = (*notes, *told)
     precision = job.precision or target.compute.default_precision
     hosts = host_tensors(arrays, job.host_addresses, target, loaded=loaded)
     case = Case(
@@ -170,6 +180,8 @@ def judge_run(
             precision=precision,
             fused=job.fused,
             faults=[parse_fault(spec) for spec in job.faults],
+            raised=job.raised,
+            replace=job.replace,
             options=job.options,
             notes=tuple(notes),
             progress=progress,

@@ -25,7 +25,9 @@ from npudbg.device.kernels.registry import kernel_for
 from npudbg.device.mapping import Mapper
 from npudbg.device.noderunner import NodeError, NodeRunner
 from npudbg.device.numerics import Numerics
+from npudbg.device.raising import raised_tensors
 from npudbg.device.recorder import Recorder
+from npudbg.device.replacing import replacement
 from npudbg.device.residency import Residency
 from npudbg.device.staging import HostBuffer, results, stage_input
 from npudbg.device.tiling import Step, tile_group
@@ -75,6 +77,8 @@ class Machine:
         fused: Whether element-wise consumers run on the tile in SRAM.
         injections: Bytes written into memory, by command number.
         faults: Faults of the hardware.
+        raised: Names or labels of nodes whose results keep the model's type.
+        replace: Arrays by tensor name that take the place of what nodes compute.
         progress: Called with nodes done, nodes in all and the node's label.
         cancel: Set to stop at the next group.
     """
@@ -89,14 +93,20 @@ class Machine:
         fused: bool = True,
         injections: Sequence[Injection] = (),
         faults: Sequence[Fault] = (),
+        raised: frozenset[str] = frozenset(),
+        replace: Mapping[str, Array] | None = None,
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
         """Power up."""
         self.graph, self.target, self.writer = graph, target, writer
         self.numerics = Numerics(
-            precision, target.compute.saturate, target.compute.flush_subnormals
+            precision,
+            target.compute.saturate,
+            target.compute.flush_subnormals,
+            raised_tensors(graph, raised),
         )
+        self.replace = dict(replace or {})
         self.touch = Touch.plan(injections, faults, graph, target)
         self._progress, self._cancel = progress, cancel
         self.runner = NodeRunner(graph.opset, graph.ir_version, graph.model.functions)
@@ -214,6 +224,7 @@ class Machine:
             return False
         for name, data in zip(node.outputs, result, strict=True):
             if name:
+                data = self._replaced(name, data)
                 self.memory.record(self.memory.constant(name, data, "constant", node.index))
         self._node(node, kernel="folded", engine="-")
         return True
@@ -232,14 +243,20 @@ class Machine:
         for name, data, kind in zip(node.outputs, results, kinds, strict=True):
             if not name:
                 continue
+            data = self._replaced(name, data)
             value = Value(name, self.memory.new_id(), self.memory.role(name), data, kind=kind)
             if value.is_tensor:
                 value.model_dtype = data.dtype
-                stored = self.numerics.store(data)
+                stored = self.numerics.store(data, name=name)
                 value.data, value.quantization = stored.array, stored.quantization
             value.data_shape = data_shape
             value.producer, value.uses = node.index, self.memory.uses(name)
             self.values[name] = value
+
+    def _replaced(self, name: str, data: Any) -> Any:
+        if name in self.replace:
+            data = self.replace[name] = replacement(name, self.replace[name], data)
+        return data
 
     def _call(
         self, node: Node, operands: Sequence[Value | None], captured: Mapping[str, Value]
@@ -258,7 +275,10 @@ class Machine:
     def _run_on_device(self, nodes: Sequence[Node]) -> None:
         steps = [self._step(node) for node in nodes]
         if len(steps) == 1 and steps[0].kernel.view:
-            self._view(nodes[0])
+            if nodes[0].outputs[0] in self.replace:
+                self._run_on_host(nodes[0], "its result is replaced (--set)")
+            else:
+                self._view(nodes[0])
             return
         inside = {name for step in steps for name in step.writes}
         members = {node.index for node in nodes}

@@ -40,11 +40,13 @@ class Numerics:
         precision: ``fp32`` (types as the model has them), ``fp16``, ``bf16``, ``int8``.
         saturate: Overflow gives the largest finite value instead of infinity.
         flush: Subnormal results become zero.
+        raised: Names of tensors that keep the model's type.
     """
 
     precision: str = "fp32"
     saturate: bool = False
     flush: bool = False
+    raised: frozenset[str] = frozenset()
 
     def device_dtype(self, model: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type in device memory of a tensor of the model's type."""
@@ -60,7 +62,12 @@ class Numerics:
         return np.dtype(np.int8) if self.precision == "int8" else model
 
     def store(
-        self, array: Array, like: Quantization | None = None, *, weight: bool = False
+        self,
+        array: Array,
+        like: Quantization | None = None,
+        *,
+        weight: bool = False,
+        name: str = "",
     ) -> Stored:
         """Round a result to the device's type.
 
@@ -68,9 +75,10 @@ class Numerics:
             array: Values in the model's type.
             like: int8: use these parameters rather than the values' own range.
             weight: int8: symmetric, one scale an output channel (axis 0).
+            name: Name of the tensor: a raised one is not rounded.
         """
         array = np.asarray(array, order="C")  # keeps rank 0, unlike ascontiguousarray
-        goal = self.device_dtype(array.dtype)
+        goal = array.dtype if name in self.raised else self.device_dtype(array.dtype)
         if goal == array.dtype:
             if goal.kind == "f" and (self.saturate and goal.itemsize == 2):
                 array = _saturated(array, F16_MAX)

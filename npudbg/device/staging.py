@@ -54,7 +54,7 @@ def stage_input(machine: Machine, name: str, buffer: HostBuffer, host_id: int) -
     if unflushed:
         # What DDR still holds is the frame before; this one was another picture.
         raw = np.ascontiguousarray(raw[..., ::-1] if raw.ndim else raw)
-    stored = machine.numerics.store(raw)
+    stored = machine.numerics.store(raw, name=name)
     value = Value(
         f"{name}@ddr", memory.new_id(), "input", stored.array, native, stored.quantization,
         uses=uses,

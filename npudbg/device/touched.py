@@ -224,7 +224,9 @@ class TouchedGroup:
             )
         results, _ = machine.runner.run(machine.graph.nodes[step.node].proto, feeds)
         return [
-            machine.numerics.store(result, machine.values[name].quantization).array
+            machine.numerics.store(
+                machine.replace.get(name, result), machine.values[name].quantization, name=name
+            ).array
             if name
             else None
             for name, result in zip(step.writes, results, strict=True)
