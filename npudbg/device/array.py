@@ -3,7 +3,7 @@
 Two models, named by the profile's ``compute.mac_model``:
 
 * ``array``: each cycle ``mac_rows`` input channels times ``mac_cols`` output
-  channels of one output position and one tap.  Fitted to the layer tables that
+  channels of ``mac_positions`` output positions and one tap.  Fitted to the layer tables that
   RKNN-Toolkit2 prints at build time, and exact on every convolution there.
 * ``systolic``: an output-stationary array of ``mac_rows`` positions by
   ``mac_cols`` output channels, filled and drained once a fold.
@@ -101,7 +101,7 @@ def work_cycles(compute: Compute, work: Work, dtype: str) -> int:
     if compute.mac_model == "systolic":
         folds = -(-work.positions // compute.mac_rows) * sum(-(-n // cols) for n in work.columns)
         return folds * (work.taps * work.depth + compute.mac_rows + cols - 2)
-    steps = work.positions * work.taps
+    steps = -(-work.positions // compute.mac_positions) * work.taps
     small = work.of_positions * work.taps < compute.min_steps
     if small:
         steps = -(-compute.min_steps * work.positions // max(work.of_positions, 1))

@@ -86,11 +86,12 @@ def _compute(target: Target) -> Iterator[str]:
             f"compute.default_precision: {compute.default_precision}; expected a type that "
             f"compute.dtypes names ({', '.join(compute.dtypes)})"
         )
-    for name, width in compute.mac_cols_by_dtype.items():
-        if name not in DTYPES:
-            yield f"compute.mac_cols_by_dtype.{name[:40]}: no such type{nearest(name, DTYPES)}"
-        elif not 1 <= width <= _MAX_COUNT:
-            yield f"compute.mac_cols_by_dtype.{name}: {_shown(width)}; expected {_COUNT_TEXT}"
+    for field in ("mac_cols_by_dtype", "depthwise_lanes", "bias_bytes", "depthwise_bias_bytes"):
+        for name, width in getattr(compute, field).items():
+            if name not in DTYPES:
+                yield f"compute.{field}.{name[:40]}: no such type{nearest(name, DTYPES)}"
+            elif not 1 <= width <= _MAX_COUNT:
+                yield f"compute.{field}.{name}: {_shown(width)}; expected {_COUNT_TEXT}"
     for name, wide in compute.accumulator.items():
         for each in (name, wide):
             if each not in DTYPES:
@@ -205,6 +206,9 @@ _CHECKS: dict[str, Check] = {
     "compute.mac_rows": _COUNT,
     "compute.mac_cols": _COUNT,
     "compute.mac_positions": _COUNT,
+    "compute.min_steps": _CYCLES,
+    "compute.min_depth_bytes": _within(0, _MAX_COUNT, f"0 to {_MAX_COUNT} bytes"),
+    "compute.weight_channel_bytes": _COUNT,
     "compute.vector_lanes": _COUNT,
     "compute.kernel_setup_cycles": _CYCLES,
     "compute.dtypes": _each(_one_of(DTYPES)),

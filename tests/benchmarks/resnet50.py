@@ -1,7 +1,7 @@
-"""The matrix layers of ResNet-50 (224x224, stride in the 3x3 convolutions), from its published shape.
+"""The matrix layers of ResNet-50 for 224x224, from its published shape.
 
 Stages of 3, 4, 6 and 3 bottlenecks with 64, 128, 256 and 512 planes; each is 1x1,
-3x3, 1x1 (four times the planes); the first of a stage has a 1x1 projection.
+3x3 (with the stride), 1x1 (four times the planes); the first has a 1x1 projection.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from npudbg.targets.loader import load
 from npudbg.targets.profile import Compute, Dma, Memory, Target
 
 sys.path.insert(0, str(Path(__file__).parent))
-from bench_device import helper, model, run  # noqa: E402
+from bench_device import helper, model, run
 
 DATA = Path(__file__).parents[1] / "data/rknn"
 LOGS = {

@@ -1,11 +1,11 @@
-"""The layer table that RKNN-Toolkit2 prints when it builds a model.
+r"""The layer table that RKNN-Toolkit2 prints when it builds a model.
 
 A fixed-width table whose columns change with version and chip, so it is read by
 its header: a value belongs to the column at whose start, or behind it, it starts.
 
     ID   OpType    DataType Target InputShape  OutputShape  Cycles(DDR/NPU/Total) … FullName
 
-``\\`` means that a value does not apply, ``,...`` at the end of a list that it was cut.
+``\`` means that a value does not apply, ``,...`` at the end of a list that it was cut.
 """
 
 from __future__ import annotations
