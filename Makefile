@@ -62,11 +62,13 @@ $(LOWER)/.made: pyproject.toml tests/lower_bounds.py | $(VENV)/.tools
 test-lower: $(LOWER)/.made ## run the unit tests with the lowest versions that pyproject.toml allows
 	@$(LOWER)/bin/python -m pytest -n $(WORKERS) -p no:cacheprovider tests/unit $(TESTFLAGS)
 
-lint: $(VENV)/.tools ## ruff, mypy and the import contracts
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+lint: $(VENV)/.tools ## ruff, mypy and the import contracts, all four whatever one says
+	@code=0; \
+		$(BIN)/ruff check . || code=1; \
+		$(BIN)/ruff format --check . || code=1; \
+		$(BIN)/mypy || code=1; \
+		$(BIN)/lint-imports || code=1; \
+		exit $$code
 
 format: $(VENV)/.tools ## let ruff mend what it can
 	@$(BIN)/ruff check --fix .
