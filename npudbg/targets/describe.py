@@ -21,9 +21,10 @@ _UNITS = {
     "sram_banks": "banks",
     "mac_rows": "input channels",
     "mac_cols": "output channels",
-    "mac_positions": "positions",
     "vector_lanes": "lanes",
     "channels": "channels",
+    "min_steps": "steps",
+    "min_depth_bytes": "bytes",
     "setup_cycles": "cycles",
     "kernel_setup_cycles": "cycles",
     "bytes_per_cycle": "bytes/cycle",
@@ -45,7 +46,7 @@ _UNITS = {
 }
 _SINGULAR = {
     "banks": "bank", "input channels": "input channel", "output channels": "output channel",
-    "positions": "position", "lanes": "lane", "channels": "channel", "cycles": "cycle",
+    "lanes": "lane", "channels": "channel", "cycles": "cycle",
     "bytes": "byte", "bits": "bit", "elements": "element", "axes": "axis",
     "bytes/cycle": "byte/cycle",
 }  # fmt: skip

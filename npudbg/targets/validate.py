@@ -86,12 +86,13 @@ def _compute(target: Target) -> Iterator[str]:
             f"compute.default_precision: {compute.default_precision}; expected a type that "
             f"compute.dtypes names ({', '.join(compute.dtypes)})"
         )
-    for field in ("mac_cols_by_dtype", "depthwise_lanes", "bias_bytes", "depthwise_bias_bytes"):
-        for name, width in getattr(compute, field).items():
+    for key, low in _BY_DTYPE.items():
+        for name, number in getattr(compute, key).items():
+            path = f"compute.{key}.{name[:40]}"
             if name not in DTYPES:
-                yield f"compute.{field}.{name[:40]}: no such type{nearest(name, DTYPES)}"
-            elif not 1 <= width <= _MAX_COUNT:
-                yield f"compute.{field}.{name}: {_shown(width)}; expected {_COUNT_TEXT}"
+                yield f"{path}: no such type{nearest(name, DTYPES)}"
+            elif not low <= number <= _MAX_COUNT:
+                yield f"{path}: {_shown(number)}; expected a number from {low} to {_MAX_COUNT}"
     for name, wide in compute.accumulator.items():
         for each in (name, wide):
             if each not in DTYPES:
@@ -176,8 +177,7 @@ def _words(value: str) -> str:
     return "" if value.strip() and len(value) <= 200 else "names that are not empty"
 
 
-_COUNT_TEXT = f"a count from 1 to {_MAX_COUNT}"
-_COUNT = _within(1, _MAX_COUNT, _COUNT_TEXT)
+_COUNT = _within(1, _MAX_COUNT, f"a count from 1 to {_MAX_COUNT}")
 _SIZE = _within(1, 1 << 48, "a size of 1 byte to 256 TiB")
 _ADDRESS = _within(0, _MAX_ADDRESS - 1, "an address of at most 64 bits")
 _BITS = _within(1, 64, "1 to 64 bits")
@@ -185,9 +185,17 @@ _CYCLES = _within(0, 1 << 32, "0 to 4294967296 cycles")
 _OPSET = _within(1, 1000, "an opset from 1 to 1000")
 _TIME = _within(0, 1e9, "a time that is not negative")
 
+_BY_DTYPE = {
+    "mac_cols_by_dtype": 1,
+    "depthwise_lanes": 1,
+    "bias_bytes": 0,
+    "depthwise_bias_bytes": 0,
+}
+"""Tables by element type, and the least value of an entry."""
+
 _CHECKS: dict[str, Check] = {
     # The SRAM of a touched run is one block of the debugger's own memory.
-    "memory.sram_bytes": _within(1024, 1 << 32, "1 KiB to 4 GiB"),
+    "memory.sram_bytes": _within(1, 1 << 30, "1 byte to 1 GiB"),
     "memory.sram_base": _ADDRESS,
     "memory.sram_banks": _COUNT,
     "memory.bank_bytes_per_cycle": _power_of_two,
@@ -205,8 +213,7 @@ _CHECKS: dict[str, Check] = {
     "cache.line_bytes": _power_of_two,
     "compute.mac_rows": _COUNT,
     "compute.mac_cols": _COUNT,
-    "compute.mac_positions": _COUNT,
-    "compute.min_steps": _CYCLES,
+    "compute.min_steps": _within(0, _MAX_COUNT, f"0 to {_MAX_COUNT} steps"),
     "compute.min_depth_bytes": _within(0, _MAX_COUNT, f"0 to {_MAX_COUNT} bytes"),
     "compute.weight_channel_bytes": _COUNT,
     "compute.vector_lanes": _COUNT,
