@@ -21,6 +21,7 @@ _UNITS = {
     "sram_banks": "banks",
     "mac_rows": "input channels",
     "mac_cols": "output channels",
+    "mac_positions": "positions",
     "vector_lanes": "lanes",
     "channels": "channels",
     "min_steps": "steps",

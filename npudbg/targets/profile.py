@@ -64,6 +64,7 @@ class Compute(_Table, frozen=True, kw_only=True):
     by ``mac_cols`` (output channels) per cycle; ``systolic`` = output-stationary
     systolic array of that size.  ``mac_cols_by_dtype`` overrides ``mac_cols``
     where the width depends on the operand type (``int8``, ``fp16`` …).
+    ``mac_positions`` output positions are computed at once.
     ``depthwise_lanes``: channels of a depthwise convolution a cycle, by operand
     type; without an entry ``mac_cols``.  A layer of fewer than ``min_steps``
     positions times taps costs that many, at no less than ``min_depth_bytes`` of
@@ -77,6 +78,7 @@ class Compute(_Table, frozen=True, kw_only=True):
     mac_rows: int = 32
     mac_cols: int = 32
     mac_cols_by_dtype: dict[str, int] = {}
+    mac_positions: int = 1
     depthwise_lanes: dict[str, int] = {}
     min_steps: int = 0
     min_depth_bytes: int = 0

@@ -216,6 +216,7 @@ _CHECKS: dict[str, Check] = {
     "compute.min_steps": _within(0, _MAX_COUNT, f"0 to {_MAX_COUNT} steps"),
     "compute.min_depth_bytes": _within(0, _MAX_COUNT, f"0 to {_MAX_COUNT} bytes"),
     "compute.weight_channel_bytes": _COUNT,
+    "compute.mac_positions": _COUNT,
     "compute.vector_lanes": _COUNT,
     "compute.kernel_setup_cycles": _CYCLES,
     "compute.dtypes": _each(_one_of(DTYPES)),
