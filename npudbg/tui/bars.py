@@ -30,8 +30,10 @@ def head_line(session: Session, seq: int, reason: str, mode: str, width: int) ->
     precision = f" {safe(meta.precision, 6)}"
     room = width - cells(tail) - cells(target) - cells(precision)
     reason = safe(reason, 200)
-    name = cut_middle(model, max(min(room // 2, 36), 10))
-    stop = cut(f"  STOP {reason}", max(room - cells(name), 0)) if reason else ""
+    stop = f"  STOP {reason}" if reason else ""
+    # Both are cut where there is no room, the name down to half.
+    name = cut_middle(model, max(min(room - cells(stop), 48), room // 2, 10))
+    stop = cut(stop, max(room - cells(name), 0))
     gap = max(width - cells(name) - cells(target + precision + stop + tail), 0)
     return line(
         (name, "title"), (target, "key"), (precision, "dim"), (stop, "warn"), " " * gap,

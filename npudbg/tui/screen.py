@@ -125,7 +125,9 @@ class DebuggerScreen(Screen[None]):
     def _open(self) -> None:
         finding = deciding(self.session)
         if finding is not None:
-            self.select(subject_of(finding), finding=self.session.findings.index(finding))
+            # The findings' own list stays on the verdict, which says more than one finding.
+            number = self.session.findings.index(finding)
+            self.select(subject_of(finding), finding=number, pane=self.panes[0])
         elif self.session.n_commands:
             self.select(Subject(kind="command", seq=self.port.seq))
         else:
