@@ -18,7 +18,7 @@ from npudbg.device.faults.touch import Injection
 from npudbg.session.commands import Kind, Space, Status, box_slices
 
 sys.path.insert(0, str(Path(__file__).parent))
-from bench_device import helper, model, reference, run, tiny  # noqa: E402
+from bench_device import helper, model, reference, run, tiny
 
 RNG = np.random.default_rng(7)
 

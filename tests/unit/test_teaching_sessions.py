@@ -1,0 +1,59 @@
+"""The saved sessions: small, complete, and replayed to the verdict of their case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npudbg.commands.demo import run_case
+from npudbg.commands.teaching import CASES, load
+from npudbg.session.reader import Session
+
+FOLDER = Path(__file__).parents[2] / "sessions"
+VERDICTS = {
+    "clean": (0, ""),
+    "f-order": (1, "H101"),
+    "misaligned-dma": (1, "H110"),
+    "fp16-overflow": (4, "O401"),
+    "unnormalised": (2, "I240"),
+    "unsupported-operator": (2, "I260"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_case_has_a_small_session_that_replays(name):
+    path = FOLDER / f"{name}.npudbg"
+    assert path.stat().st_size < 500_000
+    with Session.open(path) as session:
+        assert session.status == "complete"
+        assert session.n_commands > 0
+        verdict = session.verdict
+        if name in VERDICTS:
+            assert (verdict.layer, verdict.code) == VERDICTS[name]
+        for tensor in session.tensors:
+            array = session.array(tensor)
+            assert array is not None
+            assert array.shape == tensor.shape
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_today_is_judged_as_the_saved_one(name, tmp_path):
+    judged = run_case(name, save=str(tmp_path / "s.npudbg"))
+    with (
+        Session.open(FOLDER / f"{name}.npudbg") as saved,
+        Session.open(judged.path) as session,
+    ):
+        assert [f.code for f in session.findings] == [f.code for f in saved.findings]
+        assert session.verdict.code == saved.verdict.code
+        assert session.n_commands == saved.n_commands
+
+
+def test_the_f_order_session_holds_the_fault_itself():
+    """np.save would have packed a view; the session keeps strides and base bytes."""
+    with Session.open(FOLDER / "f-order.npudbg") as session:
+        image = session.tensor("image")
+        view = session.view(image)
+        assert view.strides == (4, 4, 12, 480)
+        np.testing.assert_array_equal(view, load(CASES["f-order"])[1]["image"])
