@@ -17,10 +17,13 @@ from npudbg.layers.case import Case
 from npudbg.layers.counters import counters
 from npudbg.layers.findings import finding, rule
 from npudbg.session.commands import Kind, Status
+from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject
 from npudbg.session.text import safe
 
 _FIRST = 8
+_NEAR = 4096
+"""How far before its transfer an input's FLUSH is looked for: inputs are staged first."""
 
 
 @rule(3, "T301", "T302")
@@ -55,6 +58,8 @@ def device_copy(case: Case) -> Iterator[Finding]:
             )
         if row["kind"] != Kind.DMA_LOAD:
             continue  # converted by the host, element by element
+        if case.target.cache.coherent is False and not _flushed(session, copy.id, copy.first_seq):
+            continue  # T350 says why the bytes are old
         device = session.array(copy)
         if device is None or device.dtype.itemsize != host.array.dtype.itemsize:
             continue
@@ -81,6 +86,11 @@ def device_copy(case: Case) -> Iterator[Finding]:
                 fix="hand over a C-contiguous, native-endian, aligned array",
                 origin="simulated",
             )
+
+
+def _flushed(session: Session, tensor: int, before: int) -> bool:
+    rows = session.commands(max(before - _NEAR, 0), before)
+    return bool(((rows["kind"] == Kind.FLUSH) & (rows["tensor"] == tensor)).any())
 
 
 @rule(3, "T311")

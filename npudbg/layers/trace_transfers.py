@@ -110,14 +110,16 @@ def _transfer(
     subject = Subject(
         kind="command", name=name, seq=seq, tensor=int(row["tensor"]), node=int(row["node"])
     )
-    shift = 0 if source is None else _shift(got, *source)
+    moved = _moved(meant, got, old)
+    # What is known to be the old content was not moved, whatever else it looks like.
+    untouched = moved == 0 and old is not None and bool(old[1].all())
+    shift = 0 if source is None or untouched else _shift(got, *source)
     if shift:
         evidence["shift"] = shift
         return _found(
             "T345", subject, f"{what} began {shift} bytes below the address that was meant",
             evidence, "place the source at a multiple of the engine's alignment",
         )  # fmt: skip
-    moved = _moved(meant, got, old)
     if moved == 0:
         return _found(
             "T341", subject, f"{what} ended, and its destination holds what lay there before",
