@@ -307,7 +307,7 @@ def in_aligned_buffer(array: npt.NDArray[Any], alignment: int) -> npt.NDArray[An
         return array
     base = np.empty(array.nbytes + alignment, np.uint8)
     start = -base.ctypes.data % alignment
-    placed = np.ndarray(array.shape, array.dtype, base, start, array.strides)
+    placed: npt.NDArray[Any] = np.ndarray(array.shape, array.dtype, base, start, array.strides)
     placed[...] = array
     return placed
 

@@ -80,7 +80,8 @@ def _condition(model: Any, name: str, inputs: Mapping[str, Array]) -> bool | Non
     graph = model.graph
     producers = {o: n for n in graph.node for o in n.output if o}
     constants = {t.name: t for t in graph.initializer}
-    wanted, needed, feeds, leaves = [name], {}, {}, []
+    wanted, needed, feeds = [name], dict[str, Any](), dict[str, Array]()
+    leaves: list[Any] = []
     while wanted:
         value = wanted.pop()
         if value in needed or value in feeds or any(c.name == value for c in leaves):

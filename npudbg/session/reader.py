@@ -188,7 +188,7 @@ class Session:
         if record.base_blob is None:
             return self.array(record)
         try:
-            return np.ndarray(
+            seen: npt.NDArray[Any] = np.ndarray(
                 record.shape,
                 numpy_dtype(record.dtype),
                 self.blob(record.base_blob),
@@ -197,6 +197,7 @@ class Session:
             )
         except (ValueError, TypeError) as error:
             raise SessionError(f"{self.path}: tensor {record.id} is damaged ({error})") from None
+        return seen
 
     # -- commands ------------------------------------------------------------------------
 
@@ -242,6 +243,20 @@ class Session:
         if not len(rows):
             raise IndexError(f"no command {seq}; the session has {self.n_commands}")
         return rows[0]
+
+    @property
+    def chunk_starts(self) -> list[int]:
+        """First command of each stored chunk, ascending: for scans of the whole record."""
+        return self._starts
+
+    def chunk(self, at: int) -> Rows:
+        """Return the rows of the chunk at index ``at`` of :attr:`chunk_starts`."""
+        return self._chunk(at)
+
+    def written_range(self, at: int, space: int) -> tuple[int, int]:
+        """Return the address range that a chunk writes in a space (empty when low >= high)."""
+        index = self._ranges.get(_SPACES.get(Space(space), ""))
+        return (1, 0) if index is None else index[at]
 
     def accesses(self, low: int, high: int) -> Rows:
         """Return access rows (reads) of commands with ``low <= seq < high``."""
