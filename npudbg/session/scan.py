@@ -80,7 +80,7 @@ def _scan_int(flat: npt.NDArray[Any], low: int | None = None, high: int | None =
         least, most = min(least, small), max(most, large)
         wide = part.astype(np.float64)
         total += float(wide.sum())
-        square += float(wide.dot(wide))
+        square += float(np.einsum("i,i->", wide, wide))  # BLAS would start threads
     return _stats(
         flat.size, total, square, flat.size, least, most,
         zeros=zeros, at_min=at_min, at_max=at_max,
@@ -101,18 +101,16 @@ def _scan_float(flat: npt.NDArray[Any]) -> Stats:
             part = flat[at : at + CHUNK]
             if part.dtype != exact:
                 part = part.astype(exact)
-            if not np.isfinite(part.dot(part)):
-                # A square may have overflowed: the exact pass decides.
-                keep = np.isfinite(part)
-                if not keep.all():
-                    nan += int(np.count_nonzero(np.isnan(part)))
-                    inf += int(np.count_nonzero(part == np.inf))
-                    ninf += int(np.count_nonzero(part == -np.inf))
-                    part = part[keep]
-                    if not part.size:
-                        continue
-            finite += part.size
             small, large = float(part.min()), float(part.max())
+            if not (np.isfinite(small) and np.isfinite(large)):
+                nan += int(np.count_nonzero(np.isnan(part)))
+                inf += int(np.count_nonzero(part == np.inf))
+                ninf += int(np.count_nonzero(part == -np.inf))
+                part = part[np.isfinite(part)]
+                if not part.size:
+                    continue
+                small, large = float(part.min()), float(part.max())
+            finite += part.size
             least, most = min(least, small), max(most, large)
             none = part.size - int(np.count_nonzero(part))
             zeros += none
@@ -124,7 +122,7 @@ def _scan_float(flat: npt.NDArray[Any]) -> Stats:
                 at_min += int(np.count_nonzero(part == -limit))
             wide = part.astype(np.float64, copy=False)
             total += float(wide.sum())
-            square += float(wide.dot(wide))
+            square += float(np.einsum("i,i->", wide, wide))  # BLAS would start threads
     return _stats(
         flat.size, total, square, finite, least, most, nan=nan, pos_inf=inf, neg_inf=ninf,
         zeros=zeros, subnormal=subnormal, at_min=at_min, at_max=at_max,
