@@ -199,6 +199,7 @@ class SessionWriter:
         """Add the judgement to a finished session that is not published yet."""
         try:
             with sqlite3.connect(self._partial) as db:
+                db.execute("PRAGMA synchronous=OFF")
                 db.execute("DELETE FROM finding")
                 db.executemany(
                     "INSERT INTO finding VALUES (?,?)",
