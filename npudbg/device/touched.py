@@ -13,6 +13,7 @@ from npudbg.device.faults.spec import Fault
 from npudbg.device.faults.touch import Injection
 from npudbg.device.kernels.base import slices
 from npudbg.device.memory import Bytes, bytes_of
+from npudbg.device.noderunner import NodeError
 from npudbg.device.numerics import Stored
 from npudbg.device.tiling import Step
 from npudbg.session.commands import Kind, Space, Status
@@ -74,7 +75,11 @@ class TouchedGroup:
     def _one(self, position: int, action: Action) -> None:
         if action.kind == Kind.KERNEL:
             self._strike_kernel(position, action)
-            self.executor.kernel(action)
+            try:
+                self.executor.kernel(action)
+            except NodeError as error:
+                # Parameters that came out of memory can be nonsense too.
+                self._stop(action, Status.FAULT, "fault", f"the kernel refused: {error}")
             self._arrive(position, action)
         else:
             fault = self.machine.touch.transfer(action)

@@ -119,7 +119,7 @@ def _circle(waits: Mapping[int, int]) -> list[int]:
     return []
 
 
-@rule(3, "T362")
+@rule(3, "T311", "T362")
 def refused(case: Case) -> Iterator[Finding]:
     """Transfers whose address the IOMMU or the DMA mask refused."""
     session = case.session
@@ -129,6 +129,9 @@ def refused(case: Case) -> Iterator[Finding]:
     for row in with_status(session, Status.FAULT):
         if row["src_space"] == Space.HOST:
             continue  # a misaligned host buffer: T302
+        if row["kind"] == Kind.KERNEL:
+            yield _refused_kernel(session, row)
+            continue
         way = "read" if row["kind"] == Kind.DMA_LOAD else "write"
         space, address = (
             (row["src_space"], int(row["src"]))
@@ -150,6 +153,18 @@ def refused(case: Case) -> Iterator[Finding]:
             fix="map the buffer with the device's DMA mask, and keep it mapped until the job ends",
             origin="simulated" if session.meta.backend == "simulated" else "imported",
         )  # fmt: skip
+
+
+def _refused_kernel(session: Session, row: Any) -> Finding:
+    node = session.nodes[int(row["node"])]
+    return finding(
+        "T311",
+        Subject(kind="command", name=safe(node.label), seq=int(row["seq"]), node=node.index),
+        f"command {int(row['seq'])} (KERNEL of {safe(node.label)}): {safe(node.note, 200)}",
+        evidence={"node": node.index},
+        fix="look at the transfers that brought its operands",
+        origin="simulated",
+    )
 
 
 def with_status(session: Session, status: int) -> list[Any]:
