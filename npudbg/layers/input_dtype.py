@@ -23,6 +23,7 @@ from npudbg.layers.words import (
 )
 from npudbg.session.dtypes import numpy_dtype
 from npudbg.session.records import Finding, ValueContract
+from npudbg.session.scan import scan
 from npudbg.session.text import safe
 
 _NAMES = {"float64": "fp64", "complex64": "complex64", "complex128": "complex128"}
@@ -109,11 +110,14 @@ def beyond_precision(case: Case) -> Iterator[Finding]:
     for host, _ in pairs(case):
         if not readable(host) or host.array.dtype.kind != "f" or host.array.dtype.itemsize < 4:
             continue
+        stats = host.record.stats or scan(host.array)
+        if stats is None or stats.min is None or stats.max is None:
+            continue
+        if max(abs(stats.min), abs(stats.max)) <= limit:
+            continue
         with np.errstate(all="ignore"):
             size = np.abs(host.array)
             beyond = int(np.count_nonzero(np.isfinite(size) & (size > limit)))
-        if not beyond:
-            continue
         top = float(np.max(size[np.isfinite(size)]))
         becomes = "saturates" if case.target.compute.saturate else "becomes Inf"
         yield finding(

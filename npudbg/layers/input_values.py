@@ -14,17 +14,22 @@ from npudbg.layers.findings import finding, rule
 from npudbg.layers.normalisation import (
     Array,
     Normalisation,
-    by_channel,
     channel_axis,
     declared,
+    ends_of,
+    sample_pixels,
     whole_share,
 )
-from npudbg.layers.words import SAMPLE, is_float, number, of_tensor, readable, span
+from npudbg.layers.words import is_float, number, of_tensor, readable, sample, span
 from npudbg.session.records import Finding
+from npudbg.session.scan import scan
 from npudbg.session.text import safe
 
 _SLACK = 0.1
 """How far beyond the range interpolation may reach, in ranges."""
+
+_NEAR = 6.0
+"""Channel means nearer than this, in pixel values, count as the same."""
 
 _BRIGHT = 32.0
 """A maximum from here on is no ordinary value after normalisation."""
@@ -45,10 +50,9 @@ def against_declared(case: Case) -> Iterator[Finding]:
         if len(norm.mean) not in (1, channels) or len(norm.std) not in (1, channels):
             yield _count(host, norm, channels)
             continue
-        rows = by_channel(host.array, axis if len(norm.mean) > 1 or len(norm.std) > 1 else None)
-        if not np.isfinite(rows).all():
-            continue  # layer 1 says so
-        yield from _judge(host, norm, rows)
+        if len(norm.mean) == len(norm.std) == 1:
+            axis = None
+        yield from _judge(host, norm, axis)
 
 
 @rule(2, "I240", "I241")
@@ -61,11 +65,13 @@ def against_usage(case: Case) -> Iterator[Finding]:
             continue
         if channel_axis(host, None) is None or entrance(case.graph, host.name).normalises:
             continue
-        values = host.array.astype(np.float64)
-        low, high = float(values.min()), float(values.max())
-        if not (np.isfinite(low) and np.isfinite(high)) or low == high or low < 0:
+        stats = host.record.stats or scan(host.array)
+        if stats is None or stats.nonfinite or stats.min is None or stats.max is None:
             continue
-        evidence = {"min": low, "max": high, "mean": float(values.mean())}
+        low, high = stats.min, stats.max
+        if low == high or low < 0:
+            continue
+        evidence = {"min": low, "max": high, "mean": stats.mean}
         if _BRIGHT < high <= 255:
             yield finding(
                 "I240",
@@ -78,7 +84,7 @@ def against_usage(case: Case) -> Iterator[Finding]:
                 severity="warning",
                 certainty="suspected",
             )
-        elif high <= 1.001 / 255 and len(np.unique(values[..., :64])) > 2:
+        elif high <= 1.001 / 255 and len(np.unique(sample(host.array))) > 2:
             yield finding(
                 "I241",
                 of_tensor(host),
@@ -91,8 +97,10 @@ def against_usage(case: Case) -> Iterator[Finding]:
             )
 
 
-def _judge(host: HostTensor, norm: Normalisation, rows: Array) -> Iterator[Finding]:
-    lows, highs = rows.min(axis=1), rows.max(axis=1)
+def _judge(host: HostTensor, norm: Normalisation, axis: int | None) -> Iterator[Finding]:
+    lows, highs = ends_of(host.array, axis)
+    if not (np.isfinite(lows).all() and np.isfinite(highs).all()):
+        return  # layer 1 says so
     once = _range(norm.once, np.array([0.0, norm.full]))
     evidence = _evidence(norm, lows, highs, once)
     where = f"values {span(lows.min(), highs.max())}"
@@ -126,7 +134,8 @@ def _judge(host: HostTensor, norm: Normalisation, rows: Array) -> Iterator[Findi
             certainty="suspected",
         )
         return
-    yield from _channel_order(host, norm, rows)
+    if axis is not None:
+        yield from _channel_order(host, norm, axis)
 
 
 def _beyond(
@@ -163,15 +172,14 @@ def _beyond(
     )
 
 
-def _channel_order(host: HostTensor, norm: Normalisation, rows: Array) -> Iterator[Finding]:
+def _channel_order(host: HostTensor, norm: Normalisation, axis: int) -> Iterator[Finding]:
     """Tell which statistics were used by which of them lead back to whole pixels."""
-    if len(rows) != 3 or len(set(norm.mean.tolist())) < 3:
+    if host.array.shape[axis] != 3 or len(set(norm.mean.tolist())) < 3:
         return
-    step = max(1, rows.shape[1] // (SAMPLE // 4))
-    part, size = rows[:, ::step].T, host.array.dtype.itemsize
+    part, size = sample_pixels(host.array, axis), host.array.dtype.itemsize
     right = whole_share(norm.undo(part), norm.full, size)
     turned = whole_share(norm.reversed().undo(part), norm.full, size)
-    pixels = norm.undo(rows.T).mean(axis=0)
+    pixels = norm.undo(part).mean(axis=0)
     evidence = {
         "whole_pixels": right,
         "whole_pixels_reversed": turned,
@@ -193,7 +201,7 @@ def _channel_order(host: HostTensor, norm: Normalisation, rows: Array) -> Iterat
     near = float(np.abs(pixels - wanted).max())
     near_turned = float(np.abs(pixels - wanted[::-1]).max())
     # One picture proves nothing; means that match the reversed order closely are a hint.
-    if near_turned < 6 < 2 * near_turned + 6 < near:
+    if near_turned < _NEAR and near > 2 * near_turned + _NEAR:
         yield finding(
             "I243",
             of_tensor(host),

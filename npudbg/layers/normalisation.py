@@ -13,6 +13,7 @@ from npudbg.layers.case import HostTensor, Preprocessing
 Array = npt.NDArray[Any]
 _CHANNELS = (1, 3, 4)
 _SPATIAL = 8
+_PIXELS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,19 @@ def channel_axis(host: HostTensor, layout: str | None) -> int | None:
     return None
 
 
-def by_channel(array: Array, axis: int | None) -> Array:
-    """Return ``(channels, values)`` in float64; one row where there is no channel axis."""
-    if axis is None:
-        return array.reshape(1, -1).astype(np.float64)
-    return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1).astype(np.float64)
+def ends_of(array: Array, axis: int | None) -> tuple[Array, Array]:
+    """Return the lowest and highest value of each channel (NaN where it holds one)."""
+    others = None if axis is None else tuple(a for a in range(array.ndim) if a != axis)
+    low, high = array.min(axis=others), array.max(axis=others)
+    return np.atleast_1d(low).astype(np.float64), np.atleast_1d(high).astype(np.float64)
+
+
+def sample_pixels(array: Array, axis: int) -> Array:
+    """Return some ten thousand pixels, ``(pixels, channels)``, from all over an image."""
+    last = np.moveaxis(array, axis, -1)
+    count = last.size // last.shape[-1]
+    where = np.unravel_index(np.arange(0, count, max(1, count // _PIXELS)), last.shape[:-1])
+    return last[where].astype(np.float64)
 
 
 def whole_share(pixels: Array, full: float, itemsize: int) -> float:

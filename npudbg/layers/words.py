@@ -18,6 +18,9 @@ from npudbg.session.text import safe
 SAMPLE = 1 << 16
 """Most elements that a test of single values looks at."""
 
+MAX_COPY = 1 << 30
+"""Largest tensor that is packed anew to look at its values."""
+
 
 def of_tensor(host: HostTensor) -> Subject:
     """Return the subject that points at a host tensor."""
@@ -60,9 +63,12 @@ def readable(host: HostTensor) -> bool:
     """Tell whether the values may be read as what the record says they are.
 
     Not for a view that reaches beyond its buffer, nor for an extension type
-    that is at hand as plain bytes only.
+    that is at hand as plain bytes only, nor for a view whose packed copy would
+    not fit (a broadcast can be of any size).
     """
     if not has_elements(host) or host.facts.get("outside"):
+        return False
+    if host.array.nbytes > MAX_COPY and not host.array.flags.c_contiguous:
         return False
     try:
         stated = numpy_dtype(host.record.dtype)

@@ -327,3 +327,21 @@ def test_alignment_is_arithmetic(address, step):
     assert bool(found) == (address % step != 0)
     if found:
         assert only(found, "H110").evidence["remainder"] == address % step
+
+
+# -- hostile and huge ------------------------------------------------------------------------
+
+
+def test_a_broadcast_of_any_size_is_judged_without_being_read():
+    huge = np.broadcast_to(np.float32(3), (1 << 20, 1 << 20))
+    found = only(layer(1, huge), "H105")
+    assert found.evidence["elements"] == 1 << 40
+
+
+def test_names_cannot_move_the_cursor():
+    name = "x\x1b[31m\u202e\n" + "y" * 500
+    x = np.asfortranarray(ramp(4, 4, dtype=">f4"))
+    x[0, 0] = np.nan
+    for found in layer(1, host(x, name)):
+        for text in (found.message, found.fix, found.subject.name):
+            assert text.isprintable() and len(text) < 800

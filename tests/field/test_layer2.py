@@ -343,6 +343,15 @@ def test_channels_normalised_in_reverse():
     assert found.severity == "warning"
 
 
+def test_channel_means_in_reverse_are_a_hint():
+    noise = np.random.default_rng(2).integers(-60, 61, (1, 3, 32, 32))
+    bgr = np.array([103.53, 116.28, 123.675]).reshape(1, 3, 1, 1).round() + noise
+    found = only(values_of(standard(bgr), SAID), "I243")
+    assert (found.severity, found.certainty) == ("info", "suspected")
+    assert found.evidence["mean_pixels"] == pytest.approx([103.5, 116.3, 123.7], abs=5)
+    assert values_of(np.ascontiguousarray(standard(bgr[:, ::-1])), SAID) == []
+
+
 def test_synthesised_values_are_not_judged():
     made = case(host(photo()), graph=conv_model([1, 3, 32, 32]), preprocessing=SAID,
                 synthesised=frozenset({"x"}))  # fmt: skip
