@@ -69,6 +69,7 @@ class Emitter:
         self.target, self.issuer, self.dtype = target, issuer, dtype
         self._load_channels, self._store_channel = dma_channels(target, issuer)
         self._turn = 0
+        self._sram_free = 0
         self._base = target.memory.sram_base
 
     def group(
@@ -76,8 +77,9 @@ class Emitter:
     ) -> list[Action]:
         """Emit a group; returns what each command does to memory."""
         self._resident: dict[tuple[str, int], tuple[Box, int, int]] = {}
-        self._half_free = [0, 0]
-        self._fixed_free = 0
+        # Another group lays SRAM out anew: nothing is written before the last one is done.
+        self._half_free = [self._sram_free, self._sram_free]
+        self._fixed_free = self._sram_free
         actions: list[Action] = []
         for number, tile in enumerate(tiling.tiles):
             half = number % tiling.halves
@@ -107,6 +109,7 @@ class Emitter:
         for region in tile.stores:
             done = max(done, self._store(number, region, where, values, actions))
         self._half_free[half] = done
+        self._sram_free = max(self._sram_free, done)
         self._fixed_free = max(self._fixed_free, done)
 
     def _load(

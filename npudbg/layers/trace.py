@@ -9,6 +9,7 @@ import numpy as np
 from npudbg.layers import (  # noqa: F401
     trace_coherency,
     trace_hang,
+    trace_sanitize,
     trace_timing,
     trace_transfers,
     trace_weights,
