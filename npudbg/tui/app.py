@@ -89,11 +89,11 @@ def make_screen(
 ) -> DebuggerScreen:
     """Return the debugger's screen over an open session."""
     from npudbg.plugins import loading
-    from npudbg.tui.port import Port
+    from npudbg.tui.interpreter_port import InterpreterPort
     from npudbg.tui.screen import DebuggerScreen
 
     target = target_of(session)
-    port = Port(session, target=target, live=live)
+    port = InterpreterPort(session, target=target, live=live)
     return DebuggerScreen(session, port, target=target, plugins=loading.loaded(), files=files)
 
 

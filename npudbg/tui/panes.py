@@ -79,6 +79,7 @@ class FindingsPane(Pane):
     """The verdict, all findings, and the selected one in full."""
 
     title = "0 Findings"
+    _followed: Selection | None = None
 
     def compose(self):
         """List beside (or above) detail."""
@@ -107,9 +108,10 @@ class FindingsPane(Pane):
         self.detail(view.index)
 
     def follow(self, selection: Selection, *, moved: bool = False) -> None:
-        """Stand on the selected finding."""
-        if selection.finding is not None and not moved:
+        """Stand on the selected finding, when it is another one than before."""
+        if selection.finding is not None and not moved and selection is not self._followed:
             self.main.move_to(selection.finding + 1)
+        self._followed = selection
         self.detail(self.main.index)
 
     def detail(self, number: int) -> None:

@@ -115,9 +115,13 @@ class PromptBar(Horizontal):
         self.entry.focus()
 
     def leave(self) -> None:
+        """Hide the prompt, and say so."""
+        self.close()
+        self.post_message(self.Left())
+
+    def close(self) -> None:
         """Hide the prompt."""
         self.remove_class("-open")
-        self.post_message(self.Left())
 
     def complete(self, step: int) -> None:
         """Take the next candidate for what was typed."""

@@ -296,13 +296,8 @@ class DebuggerScreen(Screen[None]):
         """Do a debugger verb and go where it stops."""
         self.execute(verb)
 
-    def execute(self, text: str, *, show: bool = False) -> None:
-        """Execute a line of the debugger's language.
-
-        Args:
-            text: The line.
-            show: Show the console whatever was printed.
-        """
+    def execute(self, text: str) -> None:
+        """Execute a line of the debugger's language; more than a line opens the console."""
         before = self.port.seq
         lines = self.port.execute(text)
         if self.port.wants_quit:
@@ -318,7 +313,7 @@ class DebuggerScreen(Screen[None]):
         else:
             self._bars()
         self.query_one(TracePane).show_breaks()
-        if len(lines) > 1 or show:
+        if len(lines) > 1:
             self.query_one("#console-box").add_class("-open")
         elif lines:
             self.say(Line((line(" ").spans[0], *lines[0].spans)))
@@ -390,19 +385,23 @@ class DebuggerScreen(Screen[None]):
     def action_prompt(self, sign: str) -> None:
         """Open the prompt."""
         self.query_one(PromptBar).open(sign)
+        hint = "Tab completes, ↑ is what you typed before, " if sign == ":" else ""
+        self.say(line((f" {hint}Enter, Esc leaves", "dim")))
 
     def on_prompt_bar_entered(self, event: PromptBar.Entered) -> None:
         """A command or a search was entered."""
         if event.sign == ":":
-            self.execute(event.text, show=True)
+            self.execute(event.text)
             return
-        self.query_one(PromptBar).leave()
+        self.query_one(PromptBar).close()
+        self._focus_active()
         if event.text:
             self.searched = event.text
         self.action_find(1)
 
     def on_prompt_bar_left(self) -> None:
         """The panes have the keyboard again."""
+        self._bars()
         self._focus_active()
 
     def on_prompt_bar_candidates(self, event: PromptBar.Candidates) -> None:

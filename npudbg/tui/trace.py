@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from textual.css.query import NoMatches
 from npudbg.render import commands, memory, timeline
 from npudbg.session.commands import space_name
 from npudbg.session.dtypes import numpy_dtype
-from npudbg.session.errors import SessionError
+from npudbg.session.errors import UserError
 from npudbg.session.lines import line
 from npudbg.session.text import safe
 from npudbg.tui.linebar import LineBar
@@ -74,6 +75,12 @@ class TracePane(Pane):
 
     def follow(self, selection: Selection, *, moved: bool = False) -> None:
         """Stand on the cursor's command; show memory and engines there."""
+        if selection.address is None and self.selection.address is not None:
+            # A command that writes nothing (a WAIT) leaves the memory shown where it is.
+            shown = self.selection
+            selection = replace(
+                selection, address=shown.address, space=shown.space, tensor=shown.tensor
+            )
         self.selection = selection
         seq = self.port.seq
         if self.commands.cursor != seq:
@@ -111,7 +118,7 @@ class TracePane(Pane):
         try:
             start = self._start(chosen.address, count)
             data, written, writers = self._memory(chosen.space, start, count * _MEMORY_ROWS)
-        except (SessionError, ValueError, OverflowError) as error:
+        except (UserError, ValueError, OverflowError) as error:
             bar.show(line((" memory ", "title"), (safe(error, 200), "error")))
             view.show_lines([])
             return
@@ -176,7 +183,7 @@ class TracePane(Pane):
         try:
             start = self._start(chosen.address, count)
             _, _, writers = self._memory(chosen.space, start, count * _MEMORY_ROWS)
-        except (SessionError, ValueError, OverflowError):
+        except (UserError, ValueError, OverflowError):
             return None
         return max((int(w) for w in writers if w >= 0), default=None)
 

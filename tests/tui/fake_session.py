@@ -170,7 +170,7 @@ def make(
             name, value, "output" if number == nodes - 1 else "activation",
             address=DDR + 0x1000_0000 + number * 0x1_0000, producer=number, owner="device",
             consumers=(number + 1,) if number + 1 < nodes else (),
-            first_seq=first + 1, last_seq=last,
+            first_seq=next(r[0] for r in rows[first:] if r[7] == out_id), last_seq=last,
         )  # fmt: skip
         node_records.append(
             NodeRecord(

@@ -42,6 +42,8 @@ async def test_opens_on_the_first_fault(session_file, open_app, size):
         assert "STOP O401" in head(app) and f"cmd {finding.subject.seq}/" in head(app)
         assert "REPLAY" in head(app)
         assert "AT FAULT: LAYER 4 (OUTPUT)" in shown
+        assert "NaN begins in" in shown
+        assert screen.panes[0].main.index == 0
         assert "4 Output !" in shown and "2 Input ✓" in shown and "1 Host ~" in shown
         if size == LARGE:
             for part in ("BEGINS HERE", "NaN", "engines", "memory", "DMA 64 KiB ! off"):
