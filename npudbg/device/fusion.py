@@ -86,6 +86,19 @@ def _joins(node: Node, allowed: Allowed) -> bool:
     )
 
 
+def inner_tensors(graph: Graph, groups: Sequence[Sequence[Node]]) -> frozenset[str]:
+    """Return the tensors that nothing outside of their fused group reads."""
+    outputs = {v.name for v in graph.outputs}
+    inner: set[str] = set()
+    for group in groups:
+        members = {n.index for n in group}
+        for name in (n for node in group for n in node.writes):
+            readers = graph.consumers(name)
+            if readers and name not in outputs and all(r.index in members for r in readers):
+                inner.add(name)
+    return frozenset(inner)
+
+
 def split_by_shape(
     group: Sequence[Node], shapes: Callable[[str], tuple[int, ...] | None]
 ) -> list[list[Node]]:

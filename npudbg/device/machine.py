@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from npudbg.device import folding
 from npudbg.device.array import granule
+from npudbg.device.calibration import Calibration
 from npudbg.device.emit import Action, Emitter
 from npudbg.device.execute import Sram
 from npudbg.device.faults.spec import Fault
 from npudbg.device.faults.stretch import stretching
 from npudbg.device.faults.touch import Injection, Touch
-from npudbg.device.fusion import fuse, split_by_shape
+from npudbg.device.fusion import fuse, inner_tensors, split_by_shape
 from npudbg.device.hostside import HostSide
 from npudbg.device.issue import Issuer
 from npudbg.device.kernels.base import Op
@@ -77,6 +78,7 @@ class Machine:
         fused: Whether element-wise consumers run on the tile in SRAM.
         injections: Bytes written into memory, by command number.
         faults: Faults of the hardware.
+        calibration: int8 parameters of every tensor.
         raised: Names or labels of nodes whose results keep the model's type.
         replace: Arrays by tensor name that take the place of what nodes compute.
         progress: Called with nodes done, nodes in all and the node's label.
@@ -93,6 +95,7 @@ class Machine:
         fused: bool = True,
         injections: Sequence[Injection] = (),
         faults: Sequence[Fault] = (),
+        calibration: Calibration | None = None,
         raised: frozenset[str] = frozenset(),
         replace: Mapping[str, Array] | None = None,
         progress: Progress | None = None,
@@ -100,11 +103,14 @@ class Machine:
     ) -> None:
         """Power up."""
         self.graph, self.target, self.writer = graph, target, writer
+        self.groups = fuse(graph, Mapper(target, Numerics()).allowed, enabled=fused)
         self.numerics = Numerics(
             precision,
             target.compute.saturate,
             target.compute.flush_subnormals,
             raised_tensors(graph, raised),
+            inner_tensors(graph, self.groups) if precision == "int8" else frozenset(),
+            calibration,
         )
         self.replace = dict(replace or {})
         self.touch = Touch.plan(injections, faults, graph, target)
@@ -124,7 +130,6 @@ class Machine:
         self.waits: list[tuple[int, int]] = []
         self._group = 0
         self._recorded: set[int] = set()
-        self.groups = fuse(graph, self.mapper.allowed, enabled=fused)
         self.stages: dict[str, list[dict[str, Any]]] = {"fused": []}
         self.issuer.stretch = stretching(self.touch, self.values)
 
@@ -187,6 +192,8 @@ class Machine:
         self._not_run()
         self.recorder.finish()
         self.writer.set_extra("stages", self.stages)
+        if self.numerics.calibration is not None:
+            self.writer.set_extra("calibration", self.numerics.calibration.record())
         self.writer.set_extra("waits", self.waits)
         self.writer.set_extra(
             "engines_busy", dict(zip(self.issuer.engines, self.issuer.busy, strict=True))

@@ -51,6 +51,8 @@ class Mapper:
                 return "its values are not plain tensors"
             if value.static and name in node.reads:
                 continue
+            if name in self._numerics.inside:
+                continue  # it never leaves the accumulators
             dtype = value.array.dtype
             if self._dtypes and _NAMES.get(dtype.name, dtype.name) not in self._dtypes:
                 return f"the target has no unit for {dtype.name}"

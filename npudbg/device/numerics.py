@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npudbg.device.calibration import Calibration
 from npudbg.session.records import Quantization
 
 Array = npt.NDArray[Any]
@@ -41,12 +42,19 @@ class Numerics:
         saturate: Overflow gives the largest finite value instead of infinity.
         flush: Subnormal results become zero.
         raised: Names of tensors that keep the model's type.
+        inside: int8: names of tensors that never leave a fused group.  They stay in the
+            accumulator's width: only what a group writes is quantised, after its
+            activation.
+        calibration: int8: parameters chosen from sample inputs; without it each tensor
+            is quantised over its own range.
     """
 
     precision: str = "fp32"
     saturate: bool = False
     flush: bool = False
     raised: frozenset[str] = frozenset()
+    inside: frozenset[str] = frozenset()
+    calibration: Calibration | None = None
 
     def device_dtype(self, model: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type in device memory of a tensor of the model's type."""
@@ -67,6 +75,7 @@ class Numerics:
         like: Quantization | None = None,
         *,
         weight: bool = False,
+        constant: bool = False,
         name: str = "",
     ) -> Stored:
         """Round a result to the device's type.
@@ -74,11 +83,14 @@ class Numerics:
         Args:
             array: Values in the model's type.
             like: int8: use these parameters rather than the values' own range.
-            weight: int8: symmetric, one scale an output channel (axis 0).
+            weight: int8: symmetric, one scale an output channel (axis 0), where there
+                is no calibration.
+            constant: int8: known at compile time; a vector or number (bias, parameter
+                of a normalisation) keeps its 32 bits.
             name: Name of the tensor: a raised one is not rounded.
         """
         array = np.asarray(array, order="C")  # keeps rank 0, unlike ascontiguousarray
-        goal = array.dtype if name in self.raised else self.device_dtype(array.dtype)
+        goal = self._goal(array, name, constant)
         if goal == array.dtype:
             if goal.kind == "f" and (self.saturate and goal.itemsize == 2):
                 array = _saturated(array, F16_MAX)
@@ -86,8 +98,9 @@ class Numerics:
         if goal == np.int8:
             from npudbg.device.quantize import choose, quantize
 
-            parameters = like or choose(array, weight=weight)
-            return Stored(quantize(array, parameters), parameters)
+            parameters = like or self._calibrated(name) or choose(array, weight=weight)
+            rounding = self.calibration.scheme.rounding if self.calibration else "half-even"
+            return Stored(quantize(array, parameters, rounding), parameters)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             if self.saturate:
                 array = _saturated(
@@ -97,6 +110,23 @@ class Numerics:
         if self.flush:
             rounded[np.abs(rounded) < _tiny(goal)] = 0
         return Stored(rounded)
+
+    def _goal(self, array: Array, name: str, constant: bool) -> np.dtype[Any]:
+        if name in self.raised or name in self.inside:
+            return array.dtype
+        goal = self.device_dtype(array.dtype)
+        if goal == np.int8 and array.dtype.kind == "f":
+            if constant and array.ndim < 2:
+                return array.dtype
+            if self.calibration is not None and name in self.calibration.half:
+                return np.dtype("<f2")
+        return goal
+
+    def _calibrated(self, name: str) -> Quantization | None:
+        known = self.calibration
+        if known is None:
+            return None
+        return known.weights.get(name) or known.activations.get(name)
 
     def load(self, stored: Stored, model: np.dtype[Any]) -> Array:
         """Widen a stored tensor to the model's type for a kernel."""

@@ -74,7 +74,7 @@ class Residency:
                 len(n.inputs) > 1 and n.inputs[1] == name and n.op_type in _WEIGHTED
                 for n in self._graph.consumers(name)
             )
-            stored = self._numerics.store(data, weight=weight, name=name)
+            stored = self._numerics.store(data, weight=weight, constant=True, name=name)
             array = stored.array
             for kind in ("weight-bit-flip", "nan-weight", "corrupted-scale"):
                 fault = self._touch.take(kind, tensor=name) if role == "weight" else None
