@@ -13,7 +13,14 @@ from npudbg.layers.findings import judge
 from npudbg.session.records import ModelRecord, TensorRecord, ValueContract
 from npudbg.targets.profile import Cache, Compute, Dma, Memory, Operators, Target, Tensor
 
+F = TensorProto.FLOAT
+_RNG = np.random.default_rng(0)
 GENERIC = Target(name="generic", title="no demand")
+
+
+def normal(*shape):
+    """Standard normal float32 values."""
+    return _RNG.standard_normal(shape).astype("f4")
 
 
 def target(**tables) -> Target:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import case, codes, contract_model, conv_model, host, layer, model, only, target
+from cases import (
+    F,
+    case,
+    codes,
+    contract_model,
+    conv_model,
+    host,
+    layer,
+    model,
+    normal,
+    only,
+    target,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -15,12 +27,8 @@ from npudbg.layers.einsum import as_matmul
 from npudbg.layers.expected import fits, missing_axes
 from npudbg.layers.findings import judge
 
-F, I64, U8 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8
+I64, U8 = TensorProto.INT64, TensorProto.UINT8
 RNG = np.random.default_rng(0)
-
-
-def normal(*shape):
-    return RNG.standard_normal(shape).astype("f4")
 
 
 # -- names, count, rank, shape ---------------------------------------------------------------
