@@ -8,6 +8,11 @@ from pathlib import Path
 
 import public_models
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines that run tests are shared: how long an example takes says nothing there.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session")
