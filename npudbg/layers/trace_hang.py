@@ -64,7 +64,9 @@ def _hang(session: Session, row: Any, since: str, origin: Origin) -> Finding:
     operands = [
         safe(session.tensors[int(a["tensor"])].name) for a in session.accesses(seq, seq + 1)
     ]
-    state = "never started" if done == 0 and seq == 0 else f"stuck in task {done} of {total}"
+    state = f"stuck in task {done} of {total}"
+    if done == 0:
+        state = f"no task of {total} was completed; look at addresses and the IOMMU, not at the kernel"
     return finding(
         "T310",
         Subject(

@@ -19,6 +19,7 @@ from npudbg.session.text import safe
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.intp]
 _MOST = 8
+_WORD = 4
 _MAX_SHIFT = 4096
 _MAX_SOURCE = 64 << 20
 _CHUNK = 1 << 14
@@ -111,6 +112,8 @@ def _transfer(
         kind="command", name=name, seq=seq, tensor=int(row["tensor"]), node=int(row["node"])
     )
     moved = _moved(meant, got, old)
+    if moved is not None and moved < _WORD:
+        moved = 0  # less than a word is chance: equal bytes
     # What is known to be the old content was not moved, whatever else it looks like.
     untouched = moved == 0 and old is not None and bool(old[1].all())
     shift = 0 if source is None or untouched else _shift(got, *source)

@@ -245,8 +245,8 @@ def campaign(n: int, seed: int, *, verbose: bool = False) -> tuple[int, int, lis
         kinds[truth.spec.partition(":")[0]] += 1
         if problem:
             misses.append(
-                f"{subject.name}: {truth.spec}: expected {truth.code} at {truth.seq or truth.tensor}"
-                f", got {problem}: {judged.verdict.summary[:160]}"
+                f"{subject.name}: {truth.spec}: expected {truth.code} at "
+                f"{truth.seq or truth.tensor}, got {problem}: {judged.verdict.summary[:160]}"
             )
         else:
             hits += 1

@@ -1,0 +1,158 @@
+"""Field cases of layer 3: coherency, alignment, hang, IOMMU, never-written output.
+
+Each is a fault in the simulated device, and its diagnosis is read off the record.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from npudbg.commands.pipeline import Job, judge_run
+from npudbg.commands.teaching import CASES, load
+from npudbg.session.commands import Kind, Status
+from npudbg.session.errors import UserError
+from npudbg.session.reader import Session
+from npudbg.targets import loader as targets
+from npudbg.targets.profile import Memory
+
+
+def board(sram=16_384, **dma):
+    base = targets.load("generic-a57")
+    return msgspec.structs.replace(
+        base,
+        memory=Memory(sram_bytes=sram),
+        dma=msgspec.structs.replace(base.dma, **{"base_alignment": None, **dma}),
+        operators=type(base.operators)(),
+    )
+
+
+def run(tmp_path, *faults, target=None, case="clean", **options):
+    graph, arrays = load(CASES[case])
+    job = Job(model=case, faults=faults, save=str(tmp_path / "s.npudbg"), **options)
+    return judge_run(job, graph, target or board(), arrays)
+
+
+def only(judged, code):
+    (found,) = [f for f in judged.findings if f.code == code]
+    return found
+
+
+def test_the_same_board_without_a_fault_has_no_error(tmp_path):
+    judged = run(tmp_path)
+    assert [f.message for f in judged.findings if f.severity == "error"] == []
+
+
+def test_b37_a_dirty_line_is_written_back_after_the_dma(tmp_path):
+    judged = run(tmp_path, "late-writeback:tensor=scores")
+    found = only(judged, "T352")
+    assert judged.verdict.code == "T352"
+    assert found.subject.name == "scores"
+    assert found.evidence["bytes"] == 40  # 10 float32 scores in one 64-byte line
+    assert found.evidence["stored_by"] < found.subject.seq
+    np.testing.assert_array_equal(judged.outputs["scores"], np.zeros((1, 10), "f4"))
+
+
+def test_a_missing_flush_is_the_frame_before(tmp_path):
+    judged = run(tmp_path, "missing-flush:tensor=image")
+    found = only(judged, "T350")
+    assert judged.verdict.code == "T350"
+    image = load(CASES["clean"])[1]["image"]
+    assert found.evidence["wrong"] == int((image != image[..., ::-1]).sum())
+
+
+def test_a_missing_invalidate_leaves_old_values_with_the_host(tmp_path):
+    judged = run(tmp_path, "missing-invalidate:tensor=scores")
+    assert judged.verdict.code == "T351"
+    assert only(judged, "T351").evidence["wrong"] == 10
+
+
+def test_b38_a_job_that_completes_no_task(tmp_path):
+    judged = run(tmp_path, "hang:node=/stem/conv")
+    found = only(judged, "T310")
+    assert judged.status == "hung"
+    assert found.evidence["tasks_done"] == 0
+    assert "addresses" in found.message
+    with Session.open(judged.path) as session:
+        last = session.command(session.n_commands - 1)
+        assert last["kind"] == Kind.WAIT
+        assert last["status"] == Status.HUNG
+
+
+def test_a_job_stuck_in_a_later_task(tmp_path):
+    judged = run(tmp_path, "hang:node=/block2/conv")
+    found = only(judged, "T310")
+    assert 0 < found.evidence["tasks_done"] < found.evidence["tasks"]
+    assert "/block2/conv" in found.message
+
+
+def test_all_tasks_done_and_the_interrupt_lost(tmp_path):
+    judged = run(tmp_path, "lost-interrupt")
+    found = only(judged, "T360")
+    assert judged.verdict.code == "T360"
+    assert found.evidence["tasks_done"] == 14  # 15 nodes, and Flatten is a view
+
+
+def test_a_deadlock_names_the_circle(tmp_path):
+    judged = run(tmp_path, "deadlock:node=/block2/conv")
+    circle = only(judged, "T361").evidence["circle"]
+    assert len(circle) == 2
+    with Session.open(judged.path) as session:
+        kinds = {session.command(seq)["kind"] for seq in circle}
+        assert kinds == {Kind.DMA_LOAD, Kind.DMA_STORE}
+
+
+def test_a_deadlock_needs_two_tiles(tmp_path):
+    with pytest.raises(UserError, match="more tiles"):
+        run(tmp_path, "deadlock:node=/fc")
+
+
+def test_b42_an_address_beyond_the_dma_mask(tmp_path):
+    high = msgspec.structs.replace(
+        board(mask_bits=32), memory=Memory(sram_bytes=16_384, ddr_base=0x1_2000_0000)
+    )
+    judged = run(tmp_path, target=high)
+    found = only(judged, "T362")
+    assert judged.status == "fault"
+    assert found.evidence["address"] >= 1 << 32
+    assert "32-bit mask" in found.message
+    low = msgspec.structs.replace(high, memory=Memory(sram_bytes=16_384))
+    assert run(tmp_path, target=low).status == "complete"
+
+
+def test_b43_an_unmapped_address_with_its_direction(tmp_path):
+    judged = run(tmp_path, "iommu-fault:tensor=block1/pw,way=store")
+    found = only(judged, "T362")
+    assert found.evidence["direction"] == "write"
+    assert found.subject.name in ("block1/pw", "pool")
+
+
+@pytest.mark.parametrize(("address", "step", "lost"), [(0x1004, 32, 4), (0x2004, 16, 4)])
+def test_b06_b09_a_misaligned_buffer_is_layer_1_and_its_transfer_layer_3(
+    address, step, lost, tmp_path
+):
+    judged = run(tmp_path, target=board(base_alignment=step), host_addresses={"image": address})
+    assert judged.verdict.layer == 1
+    transfer = only(judged, "T302")
+    assert transfer.evidence["bytes_before"] == lost
+    aligned = run(
+        tmp_path, target=board(base_alignment=step), host_addresses={"image": address - lost}
+    )
+    assert aligned.verdict.layer == 0
+
+
+def test_an_output_that_no_dma_wrote(tmp_path):
+    judged = run(tmp_path, "dropped-dma:tensor=scores,way=store")
+    found = only(judged, "T341")
+    assert judged.verdict.code == "T341"
+    assert found.subject.name == "scores"
+
+
+def test_a_fault_that_meets_nothing_says_so(tmp_path):
+    with pytest.raises(UserError, match="nothing in this run met it"):
+        run(tmp_path, "dropped-dma:seq=999999")
+    with pytest.raises(UserError, match="no tensor 'nobody'"):
+        run(tmp_path, "dropped-dma:tensor=nobody")
+    with pytest.raises(UserError, match="incoherent"):
+        run(tmp_path, "missing-flush:tensor=image", target=targets.load("generic"))
