@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from npudbg.device.calibration import Calibration
 from npudbg.device.faults.spec import Fault
 from npudbg.device.faults.touch import Injection
 from npudbg.device.machine import HostBuffer
@@ -41,6 +42,7 @@ class Request:
         fused: Whether element-wise nodes run on the tile in SRAM.
         injections: What is done to memory while it runs.
         faults: Faults of the hardware.
+        calibration: int8 parameters of every tensor; None to take each tensor's own range.
         raised: Names or labels of nodes whose results keep the model's type.
         replace: Arrays by tensor name that take the place of what nodes compute.
         options: The options of the command line, for the session.
@@ -57,6 +59,7 @@ class Request:
     fused: bool = True
     injections: Sequence[Injection] = ()
     faults: Sequence[Fault] = ()
+    calibration: Calibration | None = None
     raised: frozenset[str] = frozenset()
     replace: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)

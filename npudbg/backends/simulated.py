@@ -28,6 +28,7 @@ class Simulated:
             fused=request.fused,
             injections=request.injections,
             faults=request.faults,
+            calibration=request.calibration,
             raised=request.raised,
             replace=request.replace,
             progress=request.progress,

@@ -113,6 +113,11 @@ def _add_device(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--precision", choices=PRECISIONS, help="default: the target's own")
     group.add_argument(
+        "--calib",
+        metavar="DIR",
+        help="int8: take scales from the .npy/.npz inputs of a directory, not from each run",
+    )
+    group.add_argument(
         "--fault",
         action="append",
         default=[],
@@ -168,6 +173,7 @@ def job_from(args: argparse.Namespace) -> Job:
         target=args.target,
         dims=parse_dims(args.dim),
         precision=args.precision,
+        calib=args.calib,
         preprocessing=parse_preprocessing(args.layout, args.mean, args.std, args.scale),
         host_addresses=parse_host_addresses(args.host_address),
         seed=parse_seed(args.seed),

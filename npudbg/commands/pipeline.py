@@ -34,6 +34,7 @@ class Job:
         target: Profile name or file.
         dims: Open axes by symbol or ``input.AXIS``.
         precision: Number format; None for the profile's own.
+        calib: int8: directory of sample inputs that scales are taken from.
         preprocessing: What the model expects of values and layout, by input name
             (``""`` for every input).
         host_addresses: Where buffers are said to lie on the board, by input name.
@@ -54,6 +55,7 @@ class Job:
     target: str = "generic"
     dims: Mapping[str, int] = field(default_factory=dict)
     precision: str | None = None
+    calib: str | None = None
     preprocessing: Mapping[str, Preprocessing] = field(default_factory=dict)
     host_addresses: Mapping[str, int] = field(default_factory=dict)
     seed: int = 0
@@ -138,6 +140,8 @@ def judge_run(
         progress: See :class:`~npudbg.backends.base.Request`.
         cancel: See there.
     """
+    from dataclasses import replace
+
     from npudbg.backends.base import Request
     from npudbg.backends.simulated import Simulated, write_meta
     from npudbg.device.faults.spec import parse as parse_fault
@@ -154,6 +158,7 @@ def judge_run(
         graph, arrays, told = applied(job, graph, arrays)
         notes = (*notes, *told)
     precision = job.precision or target.compute.default_precision
+    _check_calib(job, precision)
     hosts = host_tensors(arrays, job.host_addresses, target, loaded=loaded)
     case = Case(
         target=target,
@@ -193,6 +198,8 @@ def judge_run(
             status = "not-run"
             write_meta(writer, request, "simulated")
         else:
+            if job.calib is not None:
+                request = replace(request, **_calibrated(job.calib, graph, arrays, request.notes))
             result = Simulated().run(request, writer)
             status, outputs = result.status, result.outputs
         part = writer.finish(status=status)
@@ -207,6 +214,30 @@ def judge_run(
     except BaseException:
         writer.discard()
         raise
+
+
+def _check_calib(job: Job, precision: str) -> None:
+    from npudbg.session.errors import UserError
+
+    if job.calib is None:
+        return
+    if precision != "int8":
+        raise UserError(f"--calib: has no effect in {precision}; expected --precision int8 with it")
+    from npudbg.device.samples import sample_files
+
+    sample_files(job.calib)
+
+
+def _calibrated(
+    folder: str, graph: Graph, arrays: Mapping[str, npt.NDArray[Any]], notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return a request's calibration, and its notes with what was done."""
+    from npudbg.device.calibrate import calibrate
+    from npudbg.device.samples import read_samples
+
+    found = calibrate(graph, read_samples(graph, folder, arrays))
+    told = f"int8 scales are from the ranges of {found.samples} calibration samples"
+    return {"calibration": found, "notes": (*notes, told)}
 
 
 def feed_arrays(
