@@ -18,6 +18,9 @@ from npudbg.session.text import safe
 _MANY = 16
 """Fewer elements than this are often a scalar, a length or a state of one."""
 
+_ORDINARY = 0.01
+"""Share of subnormals that any tensor around 0 may hold, in fp16 above all."""
+
 _SELDOM, _ALWAYS = 0.4, 0.95
 
 
@@ -62,7 +65,7 @@ def suspicious_values(case: Case) -> Iterator[Finding]:
             continue
         if stats.nonfinite:
             yield _non_finite(host, stats)
-        if stats.subnormal:
+        if stats.subnormal > _ORDINARY * stats.count:
             yield _subnormal(case, host, stats)
         if host.name not in case.synthesised and _constant(host, stats):
             yield _one_value(host, stats)

@@ -53,4 +53,4 @@ def test_every_code_of_the_layers_is_explained_and_given_by_a_rule():
         entry = told[code]
         assert {"H": 1, "I": 2}.get(code[0], entry.layer) == entry.layer
         for text in (entry.meaning, entry.why, entry.confirm, entry.mend):
-            assert len(text.split()) >= 3
+            assert len(text) > 15
