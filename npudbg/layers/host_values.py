@@ -65,7 +65,7 @@ def suspicious_values(case: Case) -> Iterator[Finding]:
             continue
         if stats.nonfinite:
             yield _non_finite(host, stats)
-        if stats.subnormal > _ORDINARY * stats.count:
+        if stats.subnormal > max(2, _ORDINARY * stats.count):
             yield _subnormal(case, host, stats)
         if host.name not in case.synthesised and _constant(host, stats):
             yield _one_value(host, stats)
