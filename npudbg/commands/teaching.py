@@ -198,6 +198,22 @@ def _overflow() -> Made:
     return _graph(nodes, arrays, ["embedding"], weights), arrays
 
 
+def _pair() -> Made:
+    """Two feature maps whose buffers lie one behind the other."""
+    import numpy as np
+    from onnx import helper
+
+    rng = np.random.default_rng(8)
+    left = rng.standard_normal((1, 3, 9, 9)).astype("f4")
+    right = rng.standard_normal((1, 3, 9, 9)).astype("f4")
+    arrays = {"left": left, "right": right}
+    nodes = [
+        helper.make_node("Sub", ["left", "right"], ["difference"], name="/sub"),
+        helper.make_node("Abs", ["difference"], ["distance"], name="/abs"),
+    ]
+    return _graph(nodes, arrays, ["distance"], {}), arrays
+
+
 def _unsupported() -> Made:
     """A residual network with an Einsum in its head."""
     import numpy as np
@@ -255,6 +271,25 @@ CASES: dict[str, TeachingCase] = {
             "the model runs, and is slower than on the CPU",
             _unsupported,
             {"target": "generic-a57"},
+        ),
+        TeachingCase(
+            "serial-chain",
+            "eight frames a second where forty were promised",
+            _clean,
+            {"fused": False},
+        ),
+        TeachingCase(
+            "torn-line",
+            "the second input is wrong now and then, at its first pixels",
+            _pair,
+            # 3 x 9 x 9 float32 are 972 bytes: 12 bytes of the last line are the other's.
+            {"target": "rk3588", "host_addresses": {"left": 0x2000_0000, "right": 0x2000_03CC}},
+        ),
+        TeachingCase(
+            "never-started",
+            "the driver retries for ever and the host's core is at 100 %",
+            _clean,
+            {"faults": ("hang:node=/stem/conv",)},
         ),
     )
 }

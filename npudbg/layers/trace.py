@@ -8,6 +8,7 @@ import numpy as np
 
 from npudbg.layers import (  # noqa: F401
     trace_coherency,
+    trace_cost,
     trace_hang,
     trace_sanitize,
     trace_timing,

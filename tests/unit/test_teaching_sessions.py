@@ -19,6 +19,9 @@ VERDICTS = {
     "fp16-overflow": (4, "O401"),
     "unnormalised": (2, "I240"),
     "unsupported-operator": (2, "I260"),
+    "serial-chain": (0, ""),
+    "torn-line": (0, ""),
+    "never-started": (3, "T310"),
 }
 
 
@@ -27,11 +30,10 @@ def test_each_case_has_a_small_session_that_replays(name):
     path = FOLDER / f"{name}.npudbg"
     assert path.stat().st_size < 500_000
     with Session.open(path) as session:
-        assert session.status == "complete"
+        assert session.status == ("hung" if name == "never-started" else "complete")
         assert session.n_commands > 0
         verdict = session.verdict
-        if name in VERDICTS:
-            assert (verdict.layer, verdict.code) == VERDICTS[name]
+        assert (verdict.layer, verdict.code) == VERDICTS[name]
         for tensor in session.tensors:
             array = session.array(tensor)
             assert array is not None
@@ -57,3 +59,27 @@ def test_the_f_order_session_holds_the_fault_itself():
         view = session.view(image)
         assert view.strides == (4, 4, 12, 480)
         np.testing.assert_array_equal(view, load(CASES["f-order"])[1]["image"])
+
+
+def test_fusion_saves_kernels_and_writes():
+    """The serial chain and the same model fused: what the warning counts is there."""
+    with (
+        Session.open(FOLDER / "serial-chain.npudbg") as serial,
+        Session.open(FOLDER / "clean.npudbg") as fused,
+    ):
+        (chain,) = [f for f in serial.findings if f.code == "T331"]
+        groups = [
+            len({n.group for n in s.nodes if n.engine in ("mac", "vec")}) for s in (serial, fused)
+        ]
+        assert groups == [chain.evidence["kernels"], chain.evidence["kernels_fused"]]
+        assert serial.n_cycles > fused.n_cycles
+        assert not [f for f in fused.findings if f.code == "T331"]
+
+
+def test_the_torn_line_is_named():
+    with Session.open(FOLDER / "torn-line.npudbg") as session:
+        (torn,) = [f for f in session.findings if f.code == "H113"]
+        assert torn.layer == 1
+        # 3 x 9 x 9 float32 end 12 bytes into a line.
+        assert 972 % 64 == 12
+        assert "0x200003c0" in torn.message
