@@ -116,6 +116,8 @@ class DebuggerScreen(Screen[None]):
         layer = finding.layer if finding is not None else 0
         if self.session.verdict is not None and self.session.verdict.layer:
             layer = self.session.verdict.layer
+        # Nothing is painted twice: the panes are seen when they know what to show.
+        self.query_one("#body").visible = False
         self._arrange(self.size.width, self.size.height)
         # In the grid the findings are always seen; else the verdict comes first.
         self.active = layer if self.grid and 0 <= layer <= 4 else 0
@@ -133,6 +135,7 @@ class DebuggerScreen(Screen[None]):
         else:
             self._follow(None)
         self.trail.clear()
+        self.query_one("#body").visible = True
         if self.focused is None:
             self._focus_active()
 
