@@ -54,6 +54,7 @@ class Bench:
             model=self._model(call.session, graph),
             graph=graph,
             inputs=tuple(_host_tensors(placed)),
+            unread=frozenset(p.record.name for p in placed if p.value.array is None),
         )
         return judge(case, 1) + judge(case, 2)
 

@@ -149,6 +149,7 @@ def judge_run(
     from npudbg.layers.counters import counters
     from npudbg.layers.findings import judge
     from npudbg.layers.verdict import verdict
+    from npudbg.session.errors import UserError
     from npudbg.session.reader import Session
     from npudbg.session.writer import SessionWriter
 
@@ -158,6 +159,11 @@ def judge_run(
         graph, arrays, told = applied(job, graph, arrays)
         notes = (*notes, *told)
     precision = job.precision or target.compute.default_precision
+    if precision not in target.compute.precisions:
+        raise UserError(
+            f"--precision {precision}: {target.name} computes in "
+            f"{', '.join(target.compute.precisions)}; choose one of these"
+        )
     _check_calib(job, precision)
     hosts = host_tensors(arrays, job.host_addresses, target, loaded=loaded)
     case = Case(

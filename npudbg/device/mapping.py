@@ -8,6 +8,7 @@ from npudbg.device.kernels.registry import kernel_for
 from npudbg.device.numerics import Numerics
 from npudbg.device.values import Value
 from npudbg.graph.ir import Node
+from npudbg.targets.operators_supported import supports
 from npudbg.targets.profile import Target
 
 _NAMES = {
@@ -26,8 +27,6 @@ class Mapper:
     def __init__(self, target: Target, numerics: Numerics) -> None:
         """Read the profile's lists."""
         self._target, self._numerics = target, numerics
-        self._only = frozenset(target.operators.supported)
-        self._not = frozenset(target.operators.unsupported)
         self._dtypes = frozenset(target.compute.dtypes)
 
     def allowed(self, node: Node) -> bool:
@@ -63,11 +62,6 @@ class Mapper:
         return ""
 
     def _why_operator(self, node: Node) -> str:
-        if kernel_for(node.op_type, node.domain) is None:
-            return "no kernel for this operator"
-        operators = self._target.operators
-        if operators.mode == "only" and node.op_type not in self._only:
-            return f"{self._target.name} does not list this operator"
-        if node.op_type in self._not:
-            return f"{self._target.name} does not run this operator"
-        return ""
+        kernel = kernel_for(node.op_type, node.domain) is not None
+        runs, why = supports(self._target, node.op_type, node.domain, kernel)
+        return "" if runs else why
