@@ -43,11 +43,12 @@ def counters(session: Session, target: Target) -> list[Counter]:
     compute, memory = target.compute, target.memory
     width = compute.mac_cols_by_dtype.get(meta.precision, compute.mac_cols)
     macs = sum(n.macs for n in session.nodes)
+    peak = cycles * compute.mac_rows * width * compute.mac_positions
     dma = [b for name, b in zip(meta.engines, busy, strict=False) if name.startswith("dma")]
     host = sum(b for name, b in zip(meta.engines, busy, strict=False) if name == "host")
     lanes = cycles * memory.sram_banks * memory.bank_bytes_per_cycle
     found = [
-        _fraction("pe_utilisation", macs / (cycles * compute.mac_rows * width * compute.mac_positions), target),
+        _fraction("pe_utilisation", macs / peak, target),
         _fraction("dma_saturation", max(dma, default=0) / cycles, target),
         _fraction("sram_bandwidth", sram_bytes / lanes, target),
         Counter(name="host_share", value=host / cycles, unit="fraction", origin="estimated"),

@@ -66,7 +66,9 @@ def _hang(session: Session, row: Any, since: str, origin: Origin) -> Finding:
     ]
     state = f"stuck in task {done} of {total}"
     if done == 0:
-        state = f"no task of {total} was completed; look at addresses and the IOMMU, not at the kernel"
+        state = (
+            f"no task of {total} was completed; look at addresses and the IOMMU, not at the kernel"
+        )
     return finding(
         "T310",
         Subject(

@@ -138,9 +138,8 @@ def test_an_older_session_stays_whole_until_the_new_one_is(session_file):
 )
 def test_a_damaged_file_is_one_line(session_file, damage, words):
     session_file.write_bytes(damage(session_file.read_bytes()))
-    with pytest.raises(SessionError, match=words) as caught:
-        with Session.open(session_file) as session:
-            _ = session.tensors, session.nodes, session.array(0), session.commands(0, 10_000)
+    with pytest.raises(SessionError, match=words) as caught, Session.open(session_file) as session:
+        _ = session.tensors, session.nodes, session.array(0), session.commands(0, 10_000)
     assert "\n" not in str(caught.value)
 
 
