@@ -99,8 +99,10 @@ def work_cycles(compute: Compute, work: Work, dtype: str) -> int:
     """
     cols = columns(compute, dtype)
     if compute.mac_model == "systolic":
-        folds = -(-work.positions // compute.mac_rows) * sum(-(-n // cols) for n in work.columns)
-        return folds * (work.taps * work.depth + compute.mac_rows + cols - 2)
+        # Positions fill the array's rows without regard to where one tile ends.
+        folds = -(-work.of_positions // compute.mac_rows) * sum(-(-n // cols) for n in work.columns)
+        whole = folds * (work.taps * work.depth + compute.mac_rows + cols - 2)
+        return -(-whole * work.positions // max(work.of_positions, 1))
     steps = -(-work.positions // compute.mac_positions) * work.taps
     small = work.of_positions * work.taps < compute.min_steps
     if small:
