@@ -57,10 +57,15 @@ def prepare_run_parser(parser: argparse.ArgumentParser, *, headless: bool = Fals
         metavar="INPUT",
         help=".npy, .npz, TensorProto .pb, in the model's order (none: made up with --seed)",
     )
+    add_job_options(parser)
+    _add_result(parser.add_argument_group("result"), headless)
+
+
+def add_job_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a run other than the model, its inputs in order and the result's."""
     _add_inputs(parser.add_argument_group("inputs"))
     _add_device(parser.add_argument_group("device"))
     _add_what_if(parser.add_argument_group("what if"))
-    _add_result(parser.add_argument_group("result"), headless)
 
 
 def _add_inputs(group: argparse._ArgumentGroup) -> None:
@@ -167,6 +172,8 @@ def job_from(args: argparse.Namespace) -> Job:
 
     if args.model is None:
         raise UserError("which model? give an ONNX file: npudbg run MODEL [INPUT ...]")
+    if "list" in args.fault:
+        raise UserError("--fault list: see `npudbg run --fault list`; name one fault here")
     return Job(
         model=args.model,
         feeds=parse_feeds(args.inputs, args.input),
@@ -177,7 +184,7 @@ def job_from(args: argparse.Namespace) -> Job:
         preprocessing=parse_preprocessing(args.layout, args.mean, args.std, args.scale),
         host_addresses=parse_host_addresses(args.host_address),
         seed=parse_seed(args.seed),
-        save=args.save,
+        save=getattr(args, "save", None),
         faults=tuple(args.fault),
         manifest=parse_manifest(args.manifest),
         raised=parse_casts(args.cast),

@@ -9,6 +9,9 @@ VERBS = {
     "replay": ("npudbg.commands.replay", "step through a saved session, forward and backward"),
     "exec": ("npudbg.commands.exec_", "run a program and judge the arrays it gives ONNX Runtime"),
     "attach": ("npudbg.commands.attach", "join a program that runs with the agent inside"),
+    "reduce": ("npudbg.commands.reduce", "cut a model down to the nodes that show the finding"),
+    "sweep": ("npudbg.commands.sweep", "run a folder of inputs: which of them trigger what"),
+    "advise": ("npudbg.commands.advise", "which nodes must stay in fp32 for good outputs"),
     "explain": ("npudbg.commands.explain", "what a finding's code means, why, and how to mend it"),
     "targets": (
         "npudbg.commands.targets",

@@ -1,0 +1,304 @@
+"""The smallest model that still shows a finding: recorded once, then cut and tried.
+
+One run of the whole model records every tensor, so any set of nodes is a model of
+its own: what it reads from outside becomes an input with the recorded values.
+First the nodes around the finding are tried, in growing rings; then delta
+debugging leaves nodes out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npudbg.commands import bundle, reduce_state
+from npudbg.commands.fault_site import operators, sites
+from npudbg.commands.shrink import shrink
+from npudbg.session.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from npudbg.commands.pipeline import Job
+    from npudbg.commands.reduce_state import State
+    from npudbg.graph.cut import Cut
+    from npudbg.graph.ir import Graph
+    from npudbg.session.reader import Session
+    from npudbg.session.records import Finding
+    from npudbg.targets.profile import Target
+
+Told = Callable[[str], None]
+
+RECORDING = "recording.npudbg"
+_TRIAL = ".trial.npudbg"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What stays the same in every trial.
+
+    Attributes:
+        job: Options; its what-ifs on weights and inputs are already part of the next two.
+        graph: The model.
+        arrays: Its inputs by name.
+        weights: Values that take the place of the model's own.
+        target: The profile.
+        target_toml: Its text.
+        folder: Where state and trials lie.
+    """
+
+    job: Job
+    graph: Graph
+    arrays: Mapping[str, npt.NDArray[Any]]
+    weights: Mapping[str, npt.NDArray[Any]]
+    target: Target
+    target_toml: str
+    folder: Path
+
+
+def setting(job: Job, folder: Path) -> Setting:
+    """Read a job's model, inputs and target.
+
+    Raises:
+        UserError: One is unreadable.
+    """
+    from npudbg.commands.pipeline import feed_arrays
+    from npudbg.commands.whatif import applied
+    from npudbg.graph import loader
+    from npudbg.graph.specialise import specialise
+    from npudbg.targets.loader import load_toml_text, toml_text
+
+    text = toml_text(job.target)
+    target = load_toml_text(text, job.target)
+    graph = loader.load(job.model, dims={k: v for k, v in job.dims.items() if "." not in k})
+    arrays, _, _ = feed_arrays(graph, job)
+    graph, _ = specialise(graph, arrays)
+    graph, fed, _ = applied(job, graph, arrays)
+    weights = {n: graph.initializers[n].array() for n in job.replace if n in graph.initializers}
+    inside = {n: a for n, a in job.replace.items() if graph.producer(n) is not None}
+    job = dataclasses.replace(job, replace=inside, save=None)
+    return Setting(job, graph, fed, weights, target, text, folder)
+
+
+def record(given: Setting, state: State, wanted: str, tell: Told) -> Session | None:
+    """Run the whole model once, or open the run that an earlier start recorded.
+
+    Args:
+        given: The setting.
+        state: Told of the finding that is to be kept.
+        wanted: Code of the finding to keep; ``""`` for the one that decides the verdict.
+        tell: Told of progress.
+
+    Returns:
+        The session, or None if there is nothing at fault.
+
+    Raises:
+        UserError: There is no finding of that code.
+    """
+    from npudbg.commands.pipeline import judge_run
+    from npudbg.session.reader import Session
+
+    path = given.folder / RECORDING
+    if not (state.code and path.exists()):
+        tell(f"recording a run of the {len(given.graph.nodes)} nodes")
+        job = dataclasses.replace(given.job, save=str(path))
+        judge_run(job, given.graph, given.target, given.arrays, target_toml=given.target_toml)
+    session = Session.open(path)
+    if state.code:
+        return session
+    finding = _choose(session, wanted)
+    if finding is None:
+        session.close()
+        return None
+    state.code, state.severity = finding.code, finding.severity
+    state.operators = operators(given.graph, session, finding)[:1]
+    state.total = len(given.graph.nodes)
+    state.save()
+    return session
+
+
+def reduce(given: Setting, state: State, session: Session, tell: Told) -> Cut:
+    """Cut the model down, going on from the state.
+
+    Returns:
+        The smallest part that shows the finding.
+
+    Raises:
+        UserError: Not even the whole model shows it when it is run again.
+    """
+    trials = _Trials(given, state, session, tell)
+    everything = [n.index for n in given.graph.nodes]
+    start = next((r for r in _rings(given.graph, trials.focus) if trials.holds(r)), None)
+    if start is None:
+        if not trials.holds(everything):
+            raise UserError(
+                f"{state.code} does not come back when the recorded run is repeated; "
+                "it depends on something outside model, inputs and options"
+            )
+        start = everything
+    best = shrink(start, trials.holds)
+    state.best, state.done = sorted(best), True
+    state.save()
+    return trials.cut(best)
+
+
+class _Trials:
+    """Answers whether a set of nodes still shows the finding, each set once."""
+
+    def __init__(self, given: Setting, state: State, session: Session, tell: Told) -> None:
+        self._given, self._state, self._session, self._tell = given, state, session, tell
+        self._static = {t.name for t in session.tensors if t.role == "constant"}
+        # Through a tensor that is not finite a cut would feed the fault in, not show it made.
+        self._faulty = {
+            t.name for t in session.tensors
+            if t.producer >= 0 and t.role != "constant" and t.stats and t.stats.nonfinite
+        }  # fmt: skip
+        types = given.graph.value_types
+        self._types = {n: c.dtype for n, c in types.items() if c.kind == "tensor"}
+        self._narrow = {"fp16": "<f2", "bf16": "bfloat16", "int8": "|i1"}.get(
+            session.meta.precision, ""
+        )
+        finding = _choose(session, state.code)
+        self.focus = [] if finding is None else sites(given.graph, session, finding)
+
+    def holds(self, nodes: Sequence[int]) -> bool:
+        """Whether the nodes alone show the finding."""
+        state = self._state
+        name = reduce_state.key(nodes)
+        if name not in state.tried:
+            answer = self._try(nodes)
+            state.tried[name] = answer
+            if answer and (state.best is None or len(nodes) < len(state.best)):
+                bundle.write_model(self._given.folder, self.cut(nodes))
+                state.best = sorted(nodes)
+            state.save()
+            self._tell(
+                f"step {len(state.tried)}: {len(nodes)} of {state.total} nodes "
+                f"{'still show' if answer else 'do not show'} {state.code}; "
+                f"best {len(state.best) if state.best else state.total}"
+            )
+        return state.tried[name]
+
+    def cut(self, nodes: Collection[int]) -> Cut:
+        """Return the nodes as a model."""
+        from npudbg.graph.cut import cut
+
+        return cut(
+            self._given.graph,
+            nodes,
+            self._given.arrays,
+            self._value,
+            constants=self._static,
+            blocked=self._faulty,
+            weights=self._given.weights,
+        )
+
+    def _value(self, name: str) -> npt.NDArray[Any] | None:
+        from npudbg.device.numerics import Numerics, Stored
+        from npudbg.session.dtypes import NON_TENSOR, numpy_dtype
+
+        record = self._session.tensor(name)
+        if record is None or record.blob is None or record.dtype in NON_TENSOR:
+            return None
+        array = self._session.array(record)
+        if array is None:
+            return None
+        # The device's type widened: stored again it gives the same bytes.
+        wide = self._types.get(name)
+        if not wide or wide in NON_TENSOR:
+            narrow = record.dtype == self._narrow and (
+                record.dtype != "|i1" or record.quantization is not None
+            )
+            wide = "<f4" if narrow else record.dtype
+        return Numerics().load(Stored(array, record.quantization), numpy_dtype(wide))
+
+    def _try(self, nodes: Sequence[int]) -> bool:
+        from npudbg.graph.cut import UncuttableError
+
+        try:
+            return shows(self._given, self.cut(nodes), self._state)
+        except (UserError, UncuttableError):
+            # A part that cannot be cut out or run shows nothing.
+            return False
+
+
+def shows(given: Setting, part: Cut, state: State) -> bool:
+    """Whether a part of the model, run and judged, shows the finding."""
+    from npudbg.commands.pipeline import judge_run
+    from npudbg.graph.loader import from_proto
+    from npudbg.session.reader import Session
+
+    path = given.folder / _TRIAL
+    graph = from_proto(part.model, name="minimal.onnx")
+    job = dataclasses.replace(job_of(given.job, part), save=str(path))
+    try:
+        judge_run(job, graph, given.target, part.feeds, target_toml=given.target_toml)
+        with Session.open(path) as session:
+            return any(
+                f.code == state.code
+                and (f.severity == "error" or state.severity != "error")
+                and (
+                    not state.operators or set(state.operators) & set(operators(graph, session, f))
+                )
+                for f in session.findings
+            )
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def job_of(job: Job, part: Cut) -> Job:
+    """Return a job with those of its options that a part of the model can take."""
+    inputs = {v.name for v in part.model.graph.input}
+    symbols = {d.dim_param for v in part.model.graph.input for d in v.type.tensor_type.shape.dim}
+    labels = {n.name for n in part.model.graph.node}
+    made = {o for n in part.model.graph.node for o in n.output}
+    return dataclasses.replace(
+        job,
+        dims={k: n for k, n in job.dims.items() if k in symbols or k.rpartition(".")[0] in inputs},
+        preprocessing={k: p for k, p in job.preprocessing.items() if not k or k in inputs},
+        host_addresses={k: a for k, a in job.host_addresses.items() if k in inputs},
+        raised=job.raised & labels,
+        replace={k: a for k, a in job.replace.items() if k in made},
+    )
+
+
+def _choose(session: Session, code: str) -> Finding | None:
+    verdict, findings = session.verdict, session.findings
+    if code:
+        found = next((f for f in findings if f.code == code), None)
+        if found is None:
+            seen = ", ".join(dict.fromkeys(f.code for f in findings)) or "none"
+            raise UserError(f"--finding {code}: the run shows no such finding; it shows {seen}")
+        return found
+    if verdict is None or verdict.finding is None or not verdict.layer:
+        return None
+    return findings[verdict.finding]
+
+
+def _rings(graph: Graph, focus: Sequence[int]) -> list[list[int]]:
+    """Return sets of nodes around the focus, each twice as far out as the one before."""
+    rings: list[list[int]] = []
+    if not focus:
+        return rings
+    rings += [[i] for i in focus] if len(focus) > 1 else []
+    reached = set(focus)
+    edge, radius = set(focus), 0
+    goal = 0
+    while len(reached) < len(graph.nodes):
+        if radius >= goal:
+            rings.append(sorted(reached))
+            goal = max(1, goal * 2)
+        near: set[int] = set()
+        for index in edge:
+            node = graph.nodes[index]
+            near.update(p.index for n in node.reads if (p := graph.producer(n)) is not None)
+            near.update(c.index for n in node.writes for c in graph.consumers(n))
+        edge = near - reached
+        if not edge:
+            break
+        reached |= edge
+        radius += 1
+    return rings

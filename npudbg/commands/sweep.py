@@ -1,0 +1,248 @@
+"""`npudbg sweep MODEL DIR`: which of many inputs trigger what."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from npudbg.commands.options import add_job_options
+
+_SUFFIXES = (".npy", ".npz", ".pb")
+_MAX_JOBS = 256
+_TOLD_SECONDS = 5.0
+_EPILOG = """\
+Every .npy, .npz and .pb file in DIR is one input of the model; inputs that stay the same
+are given with --input. With --out the sweep can be stopped and goes on when started again,
+and keeps a session of each distinct failure: that of the first input that shows it.
+
+exit code: 0 no error found, 1 at least one, 2 wrong usage or an unreadable model.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    parser.usage = "%(prog)s MODEL DIR [options]"
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    parser.add_argument("dir", metavar="DIR", help="a folder of inputs")
+    parser.add_argument("--out", metavar="DIR", help="keep results and sessions here; resumable")
+    parser.add_argument("--jobs", default="", metavar="N", help="processes (default: the CPUs)")
+    parser.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="use a Dask cluster that you trust; its workers need npudbg and the same paths",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_job_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the verb; returns the exit code."""
+    from npudbg.commands import sweep_job
+    from npudbg.commands.durable import work_folder
+    from npudbg.commands.sweep_results import Results
+
+    args.inputs = []
+    spec = sweep_job.spec_of(args)
+    jobs = _jobs(args.jobs)
+    inputs = _inputs(args.dir)
+    _, graph = sweep_job.load_model(spec)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(work_folder(Path(args.out))) if args.out else None
+        results = stack.enter_context(Results(folder, _digest(spec, graph.sha256)))
+        known = [p for p in inputs if results.known(p)]
+        todo = {str(p): p for p in inputs if p.name not in results.rows}
+        bad = sum(results.rows[p.name]["layer"] != 0 for p in known)
+        tell = _Progress(len(inputs), len(known), bad)
+        for task, text in _work(list(todo), spec, jobs, args.dask):
+            row = _row(todo[task], text)
+            results.add(row)
+            tell.done(row)
+        tell.end()
+        rows = [results.rows[p.name] for p in inputs]
+        new = {p.name for p in todo.values()}
+        sessions = _sessions(rows, new, Path(args.dir), folder, spec, jobs)
+    _show(rows, sessions, as_json=args.json, model=args.model)
+    return int(any(row["layer"] != 0 for row in rows))
+
+
+def _work(
+    tasks: list[str], spec: str, jobs: int, address: str | None
+) -> Iterator[tuple[str, str | None]]:
+    from npudbg.commands import sweep_dask, sweep_job, sweep_pool
+
+    if not tasks:
+        return iter(())
+    if address:
+        return sweep_dask.run(tasks, sweep_job.run_one, spec, address)
+    return sweep_pool.run(tasks, sweep_job.run_one, spec, min(jobs, len(tasks)))
+
+
+def _row(path: Path, text: str | None) -> dict[str, Any]:
+    from npudbg.commands.sweep_pool import RETRIES
+    from npudbg.commands.sweep_results import identity
+
+    if text is None:
+        died: dict[str, Any] = {
+            "status": "crashed", "layer": None, "code": "", "subject": "", "kind": "",
+            "message": f"the worker died of it {RETRIES + 1} times",
+        }  # fmt: skip
+        return {"input": path.name, **identity(path), **died}
+    return {"input": path.name, **identity(path), **json.loads(text)}
+
+
+def _sessions(
+    rows: Sequence[dict[str, Any]],
+    new: Collection[str],
+    source: Path,
+    folder: Path | None,
+    spec: str,
+    jobs: int,
+) -> dict[tuple[str, str], str]:
+    """Keep a session of each distinct failure; returns file names by code and subject."""
+    if folder is None:
+        return {}
+    found: dict[tuple[str, str], str] = {}
+    tasks = []
+    for row in rows:
+        failure = (row["code"], row["subject"])
+        if row["layer"] and failure not in found:
+            found[failure] = session_name(*failure)
+            goal = (folder / found[failure]).absolute()
+            if row["input"] in new or not goal.exists():
+                tasks.append(f"{(source / row['input']).absolute()}\n{goal}")
+    for _ in _work(tasks, spec, jobs, None):
+        pass
+    return {failure: name for failure, name in found.items() if (folder / name).exists()}
+
+
+def session_name(code: str, subject: str) -> str:
+    """Return a file name for a failure: its code and subject, and what keeps two apart."""
+    import hashlib
+
+    mark = hashlib.sha256(f"{code}\0{subject}".encode()).hexdigest()[:8]
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", subject).strip("_.")[:60]
+    return "-".join(part for part in (code, plain, mark) if part) + ".npudbg"
+
+
+def _show(
+    rows: Sequence[dict[str, Any]],
+    sessions: dict[tuple[str, str], str],
+    *,
+    as_json: bool,
+    model: str,
+) -> None:
+    from npudbg.session.text import safe
+
+    failures: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row["layer"]:
+            failures.setdefault((row["code"], row["subject"]), []).append(row["input"])
+    if as_json:
+        hidden = ("size", "mtime_ns")
+        document = {
+            "format": "npudbg-sweep/1",
+            "model": model,
+            "inputs": [{k: v for k, v in row.items() if k not in hidden} for row in rows],
+            "failures": [
+                {"code": c, "subject": s, "inputs": names, "session": sessions.get((c, s))}
+                for (c, s), names in failures.items()
+            ],
+        }
+        print(json.dumps(document, indent=2))
+        return
+    lines = [("input", "verdict", "code", "subject")]
+    lines += [
+        (safe(row["input"], 60), _verdict(row), row["code"] or "-", safe(row["subject"], 60) or "-")
+        for row in rows
+    ]
+    widths = [max(len(each[i]) for each in lines) for i in range(3)]
+    for each in lines:
+        cells = [text.ljust(width) for text, width in zip(each, widths, strict=False)]
+        print("  ".join([*cells, each[3]]).rstrip())
+    bad = sum(row["layer"] != 0 for row in rows)
+    print(f"{len(rows)} inputs, {bad} not in order, {len(failures)} distinct failures (simulated)")
+    for (code, subject), names in failures.items():
+        kept = sessions.get((code, subject))
+        print(
+            f"  {code} {safe(subject, 60)}: {len(names)} inputs, first {safe(names[0], 60)}"
+            + (f", session {kept}" if kept else "")
+        )
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    from npudbg.session.records import LAYER_NAMES
+
+    if row["layer"] is None:
+        return str(row["status"])
+    return f"{row['layer']} {LAYER_NAMES[row['layer']]}" if row["layer"] else "in order"
+
+
+def _inputs(folder: str) -> list[Path]:
+    from npudbg.session.errors import UserError
+    from npudbg.session.text import safe
+
+    path = Path(folder).absolute()
+    if not path.is_dir():
+        raise UserError(f"{safe(folder)}: no such folder; expected one of .npy, .npz or .pb files")
+    found = sorted(
+        (p for p in path.iterdir() if p.suffix.lower() in _SUFFIXES and p.is_file()),
+        key=lambda p: p.name,
+    )
+    if not found:
+        raise UserError(f"{safe(folder)}: no .npy, .npz or .pb file in it")
+    return found
+
+
+def _jobs(text: str) -> int:
+    import os
+
+    from npudbg.session.errors import UserError
+    from npudbg.session.text import safe
+
+    if not text:
+        return min(len(os.sched_getaffinity(0)), _MAX_JOBS)
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MAX_JOBS):
+        raise UserError(f"--jobs {safe(text)}: expected a whole number from 1 to {_MAX_JOBS}")
+    return int(text)
+
+
+def _digest(spec: str, model: str) -> str:
+    import hashlib
+
+    from npudbg import __version__
+
+    return hashlib.sha256("\0".join((spec, model, __version__)).encode()).hexdigest()
+
+
+class _Progress:
+    """How far it is, on stderr: one line that is overwritten, or a line now and then."""
+
+    def __init__(self, total: int, known: int, bad: int) -> None:
+        self._total, self._done, self._bad = total, known, bad
+        self._live = sys.stderr.isatty()
+        self._told = time.monotonic()
+        if known:
+            print(f"npudbg: {known} of {total} inputs were done before", file=sys.stderr)
+
+    def done(self, row: dict[str, Any]) -> None:
+        self._done += 1
+        self._bad += row["layer"] != 0
+        if self._live or time.monotonic() - self._told >= _TOLD_SECONDS:
+            self._print("\r" if self._live else "\n")
+
+    def end(self) -> None:
+        self._print("\n")
+
+    def _print(self, end: str) -> None:
+        self._told = time.monotonic()
+        text = f"npudbg: {self._done} of {self._total} inputs, {self._bad} not in order"
+        print(text, end=end, file=sys.stderr, flush=True)
