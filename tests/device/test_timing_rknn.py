@@ -154,3 +154,23 @@ def test_memory_bound_layer_takes_memory_time():
     assert cycles.npu == 16
     assert cycles.ddr == 512 + 1024 + 512
     assert cycles.total == cycles.ddr
+
+
+@pytest.mark.parametrize(
+    ("chip", "cols", "per_cycle"),
+    [("rk3588", 32, 23.65), ("rk3576", 32, 7.46), ("rk3566", 16, 6.57), ("rv1106", 16, 6.16)],
+)
+@pytest.mark.parametrize(("inputs", "outputs", "size"), [(64, 64, 28), (33, 100, 14), (3, 16, 320)])
+def test_published_fit(chip, cols, per_cycle, inputs, outputs, size):
+    """NPU = OH*OW*KH*KW*ceil(IC/32)*ceil(OC/N), DDR = bytes/B, as fitted by others."""
+    target = load(chip)
+    op = Op(
+        "Conv",
+        {"pads": [1] * 4},
+        ((1, inputs, size, size), (outputs, inputs, 3, 3), (outputs,)),
+        ((1, outputs, size, size),),
+    )
+    found = conv_layer(target, op, "int8")
+    assert found.npu == size * size * 9 * -(-inputs // 32) * -(-outputs // cols)
+    moved = (inputs + outputs) * size * size + outputs * inputs * 9 + 8 * outputs
+    assert found.ddr == pytest.approx(moved / per_cycle, rel=0.05)  # paddings

@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -23,6 +24,7 @@ from npudbg.device.kernels.registry import kernel_for
 from npudbg.device.timing import kernel_cycles
 from npudbg.session.commands import Kind
 from npudbg.targets.loader import load
+from npudbg.targets.profile import Memory
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "device")]
@@ -80,8 +82,12 @@ def test_every_layer_within_5_percent():
     assert np.corrcoef(np.log(ours), np.log(theirs))[0, 1] >= 0.99
 
 
-@pytest.mark.parametrize("name", ["conv2_1_b", "conv4_2_a", "conv5_1_b"])
-def test_a_run_of_the_device_adds_up_to_the_layer(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "sram_kib"),
+    # A block of 32 output channels' weights has to fit: 576 KiB in the last.
+    [("conv2_1_b", 192), ("conv2_1_b", 256), ("conv4_2_a", 256), ("conv5_1_b", 700)],
+)
+def test_a_run_of_the_device_adds_up_to_the_layer(tmp_path, name, sram_kib):
     layer = next(x for x in layers() if x.name == name)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1, layer.channels, layer.size, layer.size)).astype("f4")
@@ -90,7 +96,8 @@ def test_a_run_of_the_device_adds_up_to_the_layer(tmp_path, name):
         "Conv", ["x", "w"], ["y"], strides=[layer.stride] * 2, pads=[layer.pad] * 4
     )
     proto = model([node], {"x": x}, ["y"], {"w": rng.standard_normal(shape).astype("f4")})
-    _, session = run(proto, {"x": x}, tmp_path / "s.npudbg", target=TARGET)
+    target = msgspec.structs.replace(TARGET, memory=Memory(sram_bytes=sram_kib << 10))
+    _, session = run(proto, {"x": x}, tmp_path / "s.npudbg", target=target)
     with session:
         rows = session.commands(0, session.n_commands)
         kernels = rows[rows["kind"] == Kind.KERNEL]

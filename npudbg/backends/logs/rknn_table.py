@@ -95,9 +95,10 @@ def _texts(lines: Iterable[str]) -> Iterator[str]:
     """Strip what a terminal and a logger put around each line."""
     for line in lines:
         plain = _ANSI.sub("", line[:_MAX_LINE]).rstrip("\r\n")
-        for part in plain.split("\r"):
-            prefix = _PREFIX.match(part)
-            yield part[prefix.end() :] if prefix is not None else part
+        # A progress bar and what was printed over it: the last is what one sees.
+        text = plain.rpartition("\r")[2]
+        prefix = _PREFIX.match(text)
+        yield text[prefix.end() :] if prefix is not None else text
 
 
 def _layer(line: str, columns: list[tuple[int, str]]) -> Layer | None:
