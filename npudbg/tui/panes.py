@@ -72,7 +72,11 @@ class Pane(Vertical):
 
     def on_resize(self, event: events.Resize) -> None:
         """Wrapped lines depend on the width."""
-        self.call_after_refresh(self.fill)
+        self.call_after_refresh(self._refit)
+
+    def _refit(self) -> None:
+        self.fill()
+        self.follow(self.screen.selection, moved=True)
 
 
 class FindingsPane(Pane):
