@@ -13,13 +13,16 @@ from npudbg.layers.findings import finding, rule
 from npudbg.session.commands import Kind, Space, Status, box_slices, kind_name
 from npudbg.session.contents import Contents
 from npudbg.session.reader import Session
-from npudbg.session.records import Finding, Subject
+from npudbg.session.records import Finding, Subject, TensorRecord
 from npudbg.session.text import safe
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.intp]
+Source = tuple[Bytes, Places, int]
+"""Memory around a source, the place in it of each byte moved, and where the source begins."""
 _MOST = 8
 _WORD = 4
+_OPEN_BUS = 0xFF
 _MAX_SHIFT = 4096
 _MAX_SOURCE = 64 << 20
 _CHUNK = 1 << 14
@@ -72,13 +75,13 @@ def _stores(session: Session) -> Iterator[Finding]:
             yield _transfer(session, row, meant, got, None, _below(contents, row, meant))
 
 
-def _below(contents: Contents, row: Any, meant: Bytes) -> tuple[Bytes, Places]:
+def _below(contents: Contents, row: Any, meant: Bytes) -> Source:
     """Return SRAM from below a STORE's source on, and the place of each byte it moves."""
     start = int(row["src"])
     below, known = contents.sram(start - _MAX_SHIFT, _MAX_SHIFT, int(row["seq"]))
     reach = _MAX_SHIFT - int(np.flatnonzero(~known)[-1]) - 1 if not known.all() else _MAX_SHIFT
     line = np.concatenate([below[_MAX_SHIFT - reach :], meant])
-    return line, np.arange(reach, line.size)
+    return line, np.arange(reach, line.size), 0
 
 
 def _transfer(
@@ -87,7 +90,7 @@ def _transfer(
     meant: Bytes,
     got: Bytes,
     old: tuple[Bytes, npt.NDArray[np.bool_]] | None,
-    source: tuple[Bytes, Places] | None,
+    source: Source | None,
 ) -> Finding:
     """Name what happened to one transfer.
 
@@ -97,7 +100,7 @@ def _transfer(
         meant: Bytes that its source holds.
         got: Bytes that its destination holds after it.
         old: What the destination held before, and where that is known.
-        source: Memory around the source, and where in it each byte lies.
+        source: Memory around the source.
     """
     seq, name = int(row["seq"]), _name(session, row)
     what = f"command {seq} ({kind_name(row['kind'])} of {name})"
@@ -271,27 +274,52 @@ def _moved(meant: Bytes, got: Bytes, old: tuple[Bytes, npt.NDArray[np.bool_]] | 
     return moved if left[first:].all() else None
 
 
-def _source(session: Session, contents: Contents, row: Any) -> tuple[Bytes, Places] | None:
-    """Return a LOAD's source tensor as bytes, and the place of each byte it moves."""
+def _source(session: Session, contents: Contents, row: Any) -> Source | None:
+    """Return DDR around a LOAD's source tensor, and the place of each byte it moves."""
     tensor = session.tensors[int(row["tensor"])]
     array = contents.array(tensor)
-    if array is None or array.nbytes > _MAX_SOURCE:
+    if array is None or array.nbytes > _MAX_SOURCE or tensor.address is None:
         return None
-    raw = np.frombuffer(array.tobytes(), np.uint8)
-    places = np.arange(raw.size).reshape((*array.shape, array.dtype.itemsize))
-    return raw, places[box_slices(row, array.ndim)].reshape(-1)
+    below = _ddr_below(session, contents, tensor, int(row["seq"]))
+    raw = np.concatenate([below, np.frombuffer(array.tobytes(), np.uint8)])
+    places = np.arange(array.nbytes).reshape((*array.shape, array.dtype.itemsize))
+    return raw, places[box_slices(row, array.ndim)].reshape(-1) + below.size, below.size
 
 
-def _shift(got: Bytes, raw: Bytes, places: Places) -> int:
+def _ddr_below(session: Session, contents: Contents, tensor: TensorRecord, seq: int) -> Bytes:
+    """Return what the record knows of DDR just below a tensor; elsewhere an open bus."""
+    assert tensor.address is not None
+    start = tensor.address - _MAX_SHIFT
+    out = np.full(_MAX_SHIFT, _OPEN_BUS, np.uint8)
+    for other in session.tensors:
+        if other.space != "ddr" or other.address is None or other.first_seq > seq:
+            continue
+        low, high = (
+            max(other.address, start),
+            min(other.address + other.base_nbytes, tensor.address),
+        )
+        array = contents.array(other) if low < high else None
+        if array is not None:
+            data = np.frombuffer(array.tobytes(), np.uint8)
+            out[low - start : high - start] = data[low - other.address : high - other.address]
+    return out
+
+
+def _shift(got: Bytes, raw: Bytes, places: Places, own: int) -> int:
     """Return by how many bytes the source was read too low, or 0.
 
-    The bytes below the tensor itself belong to somebody else and are not compared.
+    Args:
+        got: What arrived.
+        raw: Memory around the source.
+        places: Where in it each byte lies that was meant.
+        own: Where in it the source tensor begins: what lies below may have changed
+            since, and decides only where nothing else can.
     """
-    for shift in (1 << k for k in range(16)):
+    for shift in (1 << k for k in range(13)):
         low = places - shift
-        inside = low >= 0
+        inside = low >= own
         if int(inside.sum()) < max(8, shift // 4):
-            break
-        if np.array_equal(raw[low[inside]], got[inside]):
+            inside = low >= 0
+        if inside.any() and np.array_equal(raw[low[inside]], got[inside]):
             return shift
     return 0
