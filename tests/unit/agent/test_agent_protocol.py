@@ -6,8 +6,10 @@ import contextlib
 import json
 import socket
 import struct
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -205,7 +207,13 @@ def test_contract_types():
     assert contract_dtype("") == ("", "")
 
 
-def test_private_place(tmp_path, monkeypatch):
+def test_private_place(monkeypatch):
+    # A socket's path is short: a deep test folder would send this to the shared one.
+    with tempfile.TemporaryDirectory(prefix="n") as folder:
+        _private_place(Path(folder), monkeypatch)
+
+
+def _private_place(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     made = place.directory()
     assert made.stat().st_mode & 0o777 == 0o700
