@@ -83,6 +83,19 @@ class State:
         places = np.arange(address, address + nbytes, dtype=np.int64)
         return self._newest(space, places, seq)[0]
 
+    def silent(self, space: int, address: int, nbytes: int) -> list[int]:
+        """Return the commands after which a range may hold other bytes that none wrote.
+
+        Where a weight has come to lie, and where something else was found.
+        """
+        high = address + nbytes
+        found = [r.since - 1 for r in self.residents.within(space, address, high) if r.since > 0]
+        found += [
+            s.seq for s in self._seen
+            if s.space == space and s.address < high and s.address + s.nbytes > address
+        ]  # fmt: skip
+        return sorted(set(found))
+
     # -- inside --------------------------------------------------------------------------
 
     def _piece(self, space: int, address: int, nbytes: int, seq: int) -> tuple[Bytes, Bools, Ints]:

@@ -1,0 +1,1 @@
+"""The verbs of the debugger's language, a module a kind."""
