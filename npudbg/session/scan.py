@@ -1,152 +1,151 @@
-"""One pass over a tensor's values: NaN, Inf, zeros, limits, range, mean, deviation.
+"""Statistics of a tensor's values at memory speed, and their histogram.
 
-The pass goes in chunks that stay in the processor's cache, so that memory is
-read once whatever is counted, and no temporary is as large as the tensor.
+Two levels.  :func:`scan_fast` answers "is it finite, what is its range, does it
+stand at its type's limits" for little more than reading the bytes.  :func:`scan`
+adds mean, deviation and subnormals.  :func:`scan_histogram` gives both the full
+statistics and a histogram for the price of two passes.
+
+All go in chunks that stay in the processor's cache; no temporary is as large as
+the tensor, and nothing here calls a BLAS that may start threads (a threaded dot
+of 65,536 elements takes 3 ms where both cores are busy, and 23 us where not).
+Types of one and two bytes go by their bit patterns, wider ones by arithmetic.
 """
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npudbg.session.records import Stats
+from npudbg.session import scan_narrow, scan_wide
+from npudbg.session.records import Record, Stats
 
-CHUNK = 1 << 16
-"""Elements a chunk: 256 KB of float32, half of a usual second-level cache."""
+DEFAULT_BINS = 64
+MAX_BINS = 4096
+
+
+class Histogram(Record, frozen=True):
+    """Finite elements by value: equal bins from ``low`` to ``high``, the last one closed.
+
+    Types of one and two bytes are counted exactly.  Wider ones are placed by
+    arithmetic in float32 (float64 for float64 and integers): an element within
+    one part in a million of the range of an edge may count in the bin beside it.
+    """
+
+    counts: tuple[int, ...]
+    low: float
+    high: float
 
 
 def scan(array: npt.NDArray[Any]) -> Stats | None:
-    """Return the statistics of an array, or None for values that are not numbers.
+    """Return the full statistics of an array, or None for values that are not numbers.
 
-    Min, max, mean and deviation are those of the finite elements.
+    Min, max, mean and deviation are those of the finite elements; mean and
+    deviation are None where float64 cannot hold them.  A complex array counts
+    as twice as many real elements.
 
     Args:
-        array: Any shape, dtype and byte order; strings and objects give None.
+        array: Any shape, strides, dtype and byte order; strings and objects give None.
     """
-    dtype = array.dtype
-    if dtype.kind in "OSUMmT" or (dtype.kind == "V" and not _is_float(dtype)):
-        return _scan_extension_int(array) if dtype.kind == "V" else None
-    flat = array.reshape(-1)
-    if not flat.size:
-        return Stats(count=0)
-    if dtype.kind == "c":
-        part = np.dtype(f"f{dtype.itemsize // 2}")
-        flat = np.ascontiguousarray(flat).view(part)
-        return _scan_float(flat)
-    if dtype.kind in "biu":
-        return _scan_int(flat)
-    return _scan_float(flat)
-
-
-def _is_float(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind == "f" or dtype.name.startswith(("bfloat", "float"))
-
-
-def _scan_extension_int(array: npt.NDArray[Any]) -> Stats | None:
-    if "int" not in array.dtype.name:
+    plain = _plain(array)
+    if plain is None:
         return None
-    bits = int(array.dtype.name.lstrip("uint"))
-    low, high = (
-        (0, 2**bits - 1)
-        if array.dtype.name.startswith("u")
-        else (
-            -(2 ** (bits - 1)),
-            2 ** (bits - 1) - 1,
+    if not plain.size:
+        return Stats(count=0)
+    return scan_narrow.scan(plain) if scan_narrow.covers(plain) else scan_wide.scan(plain)
+
+
+def scan_fast(array: npt.NDArray[Any], *, zeros: bool = True) -> Stats | None:
+    """Return NaN, Inf, range, elements at the type's limits and zeros; not mean and deviation.
+
+    Args:
+        array: As for :func:`scan`.
+        zeros: Count zeros too (half a pass over the memory more); else ``zeros`` is 0.
+    """
+    plain = _plain(array)
+    if plain is None:
+        return None
+    if not plain.size:
+        return Stats(count=0)
+    if scan_narrow.covers(plain):
+        return scan_narrow.scan_fast(plain, zeros)
+    return scan_wide.scan_fast(plain, zeros)
+
+
+def histogram(
+    array: npt.NDArray[Any], bins: int = DEFAULT_BINS, *, stats: Stats | None = None
+) -> Histogram | None:
+    """Return how the finite elements are distributed over their range.
+
+    Args:
+        array: As for :func:`scan`.
+        bins: Number of bins, 1 to 4,096.
+        stats: What a scan of the same array gave, which saves a pass.
+
+    Returns:
+        None where there is no finite element.
+
+    Raises:
+        ValueError: ``bins`` is out of bounds.
+    """
+    _check(bins)
+    plain = _plain(array)
+    if plain is None or not plain.size:
+        return None
+    if scan_narrow.covers(plain):
+        return _made(scan_narrow.histogram(plain, bins))
+    known = stats or scan_wide.scan_fast(plain, False)
+    if known.min is None or known.max is None:
+        return None
+    counts = scan_wide.histogram(plain, bins, known.min, known.max, finite=not known.nonfinite)
+    return Histogram(counts=counts, low=known.min, high=known.max)
+
+
+def scan_histogram(
+    array: npt.NDArray[Any], bins: int = DEFAULT_BINS
+) -> tuple[Stats | None, Histogram | None]:
+    """Return the full statistics and the histogram, reading the memory as rarely as can be.
+
+    Raises:
+        ValueError: ``bins`` is out of bounds.
+    """
+    _check(bins)
+    plain = _plain(array)
+    if plain is not None and plain.size and scan_narrow.covers(plain):
+        stats, counted = scan_narrow.scan_histogram(plain, bins)
+        return stats, _made(counted)
+    stats_or_none = scan(array)
+    return stats_or_none, histogram(array, bins, stats=stats_or_none)
+
+
+def _check(bins: int) -> None:
+    if not 1 <= bins <= MAX_BINS:
+        raise ValueError(f"histogram: {bins} bins; expected 1 to {MAX_BINS}")
+
+
+def _made(counted: tuple[tuple[int, ...], float, float] | None) -> Histogram | None:
+    if counted is None:
+        return None
+    counts, low, high = counted
+    return Histogram(counts=counts, low=low, high=high)
+
+
+def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """Return the array with real elements, or None if they are no numbers.
+
+    The parts of a complex array become a last axis, without a copy.
+    """
+    kind, name = array.dtype.kind, array.dtype.name
+    if kind == "c":
+        part = np.dtype(f"f{array.dtype.itemsize // 2}").newbyteorder(array.dtype.byteorder)
+        both = np.lib.stride_tricks.as_strided(
+            array.view(np.ndarray).reshape(array.shape).real,
+            shape=(*array.shape, 2),
+            strides=(*array.strides, part.itemsize),
+            writeable=False,
         )
-    )
-    return _scan_int(array.reshape(-1).astype(np.int8), low, high)
-
-
-def _scan_int(flat: npt.NDArray[Any], low: int | None = None, high: int | None = None) -> Stats:
-    if flat.dtype.kind == "b":
-        flat, low, high = flat.view(np.uint8), 0, 1
-    if low is None or high is None:
-        info = np.iinfo(flat.dtype)
-        low, high = int(info.min), int(info.max)
-    zeros = at_min = at_max = 0
-    total = square = 0.0
-    least, most = int(flat[0]), int(flat[0])
-    for at in range(0, flat.size, CHUNK):
-        part = flat[at : at + CHUNK]
-        zeros += part.size - int(np.count_nonzero(part))
-        small, large = int(part.min()), int(part.max())
-        if small == low:
-            at_min += int(np.count_nonzero(part == low))
-        if large == high:
-            at_max += int(np.count_nonzero(part == high))
-        least, most = min(least, small), max(most, large)
-        wide = part.astype(np.float64)
-        total += float(wide.sum())
-        square += float(np.einsum("i,i->", wide, wide))  # BLAS would start threads
-    return _stats(
-        flat.size, total, square, flat.size, least, most,
-        zeros=zeros, at_min=at_min, at_max=at_max,
-    )  # fmt: skip
-
-
-def _scan_float(flat: npt.NDArray[Any]) -> Stats:
-    import ml_dtypes
-
-    info = np.finfo(flat.dtype) if flat.dtype.kind == "f" else ml_dtypes.finfo(flat.dtype)
-    limit, tiny = float(info.max), float(info.tiny)
-    nan = inf = ninf = zeros = subnormal = at_min = at_max = finite = 0
-    total = square = 0.0
-    least, most = np.inf, -np.inf
-    exact = np.float64 if flat.dtype.itemsize >= 8 else np.float32
-    with np.errstate(all="ignore"):
-        for at in range(0, flat.size, CHUNK):
-            part = flat[at : at + CHUNK]
-            if part.dtype != exact:
-                part = part.astype(exact)
-            small, large = float(part.min()), float(part.max())
-            if not (np.isfinite(small) and np.isfinite(large)):
-                nan += int(np.count_nonzero(np.isnan(part)))
-                inf += int(np.count_nonzero(part == np.inf))
-                ninf += int(np.count_nonzero(part == -np.inf))
-                part = part[np.isfinite(part)]
-                if not part.size:
-                    continue
-                small, large = float(part.min()), float(part.max())
-            finite += part.size
-            least, most = min(least, small), max(most, large)
-            none = part.size - int(np.count_nonzero(part))
-            zeros += none
-            if small < tiny and large > -tiny:
-                subnormal += int(np.count_nonzero(np.abs(part) < tiny)) - none
-            if large >= limit:
-                at_max += int(np.count_nonzero(part == limit))
-            if small <= -limit:
-                at_min += int(np.count_nonzero(part == -limit))
-            wide = part.astype(np.float64, copy=False)
-            total += float(wide.sum())
-            square += float(np.einsum("i,i->", wide, wide))  # BLAS would start threads
-    return _stats(
-        flat.size, total, square, finite, least, most, nan=nan, pos_inf=inf, neg_inf=ninf,
-        zeros=zeros, subnormal=subnormal, at_min=at_min, at_max=at_max,
-    )  # fmt: skip
-
-
-def _stats(
-    count: int,
-    total: float,
-    square: float,
-    finite: int,
-    least: float,
-    most: float,
-    **counts: int,
-) -> Stats:
-    if not finite:
-        return Stats(count=count, **counts)
-    mean = total / finite
-    variance = max(square / finite - mean * mean, 0.0)
-    return Stats(
-        count=count,
-        min=float(least),
-        max=float(most),
-        mean=mean,
-        std=sqrt(variance) if np.isfinite(variance) else None,
-        **counts,
-    )
+        return both
+    if kind in "biuf" or name.startswith(("bfloat", "float", "int", "uint")):
+        return array
+    return None
