@@ -27,8 +27,9 @@ def spec_of(args: argparse.Namespace) -> str:
     if "/" in args.target or args.target.endswith(".toml"):
         options["target"] = str(Path(args.target).resolve())
     for name in ("manifest", "calib"):
-        if options.get(name) is not None:
-            options[name] = str(Path(options[name]).resolve())
+        file = getattr(args, name)
+        if file is not None:
+            options[name] = str(Path(file).resolve())
     for name in ("dir", "out", "dask", "jobs"):
         options.pop(name, None)
     return json.dumps(options, sort_keys=True)

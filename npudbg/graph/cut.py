@@ -96,13 +96,7 @@ def cut(
                 feeds[name] = array
                 part.input.append(_info(name, array))
     for name in _results(graph, kept, made):
-        array = value(name)
-        if name in infos:
-            part.output.append(infos[name])
-        elif array is None:
-            raise UncuttableError(name)
-        else:
-            part.output.append(_info(name, array))
+        part.output.append(_result_info(graph, name, infos.get(name), value(name)))
     return Cut(_model(graph, part), feeds, tuple(n.index for n in kept))
 
 
@@ -142,6 +136,21 @@ def _info(name: str, array: Array) -> Any:
     if number is None:
         raise UncuttableError(name)
     return helper.make_tensor_value_info(name, number, array.shape)
+
+
+def _result_info(graph: Graph, name: str, own: Any, array: Array | None) -> Any:
+    """Return an output's type: as the model states it, else as recorded, else as inferred."""
+    from onnx import helper
+
+    if own is not None and (array is None or own.type.tensor_type.HasField("shape")):
+        return own
+    if array is not None:
+        return _info(name, array)
+    known = graph.value_types.get(name)
+    number = None if known is None else _NUMBER.get(known.dtype)
+    if known is None or number is None or known.kind != "tensor":
+        raise UncuttableError(name)
+    return helper.make_tensor_value_info(name, number, known.shape)
 
 
 def _model(graph: Graph, part: Any) -> Any:
