@@ -8,13 +8,13 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from npudbg.commands.advise_formats import FORMATS, caveats, text
 from npudbg.commands.options import add_job_options, job_from
 
 if TYPE_CHECKING:
     from npudbg.commands.advise_metric import Metric
     from npudbg.commands.advising import Advice
 
-_FORMATS = ("plain", "rknn", "atc", "onnx-op-block-list")
 _DEFAULT_RUNS = "200"
 _MAX_RUNS = 100_000
 _EPILOG = """\
@@ -46,7 +46,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="finite, cosine>=X, snr>=DB or max-abs<=X, against fp32; all must hold "
         "(repeatable; default cosine>=0.999)",
     )
-    parser.add_argument("--format", choices=_FORMATS, default="plain", help="of the list")
+    parser.add_argument("--format", choices=FORMATS, default="plain", help="of the list")
     parser.add_argument(
         "--max-runs", default=_DEFAULT_RUNS, metavar="N", help=f"default {_DEFAULT_RUNS}"
     )
@@ -83,8 +83,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(advice: Advice, precision: str, metrics: tuple[Metric, ...], form: str) -> None:
-    from npudbg.commands.advise_formats import caveats, text
-
     if advice.first:
         _tell(advice.first)
     for metric in metrics:
@@ -107,8 +105,6 @@ def _show(advice: Advice, precision: str, metrics: tuple[Metric, ...], form: str
 
 
 def _document(advice: Advice, precision: str, form: str) -> dict[str, Any]:
-    from npudbg.commands.advise_formats import caveats, text
-
     return {
         "format": "npudbg-advice/1",
         "precision": precision,

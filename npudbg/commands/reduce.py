@@ -81,12 +81,13 @@ def _finish(
     from npudbg.commands import bundle, reducing
     from npudbg.commands.durable import write_atomically
     from npudbg.commands.pipeline import judge_run, run_job
+    from npudbg.commands.reduce_trials import TRIAL, job_of
     from npudbg.graph.loader import from_proto
     from npudbg.session.reader import Session
 
     folder = given.folder
     files = bundle.write_model(folder, part)
-    job = bundle.job_files(folder, given, reducing.job_of(given.job, part))
+    job = bundle.job_files(folder, given, job_of(given.job, part))
     saved = dataclasses.replace(job, save=str(folder / bundle.SESSION), options=options)
     graph = from_proto(part.model, path=folder / bundle.MODEL, name=bundle.MODEL)
     judged = judge_run(
@@ -98,7 +99,7 @@ def _finish(
         model=str(folder / bundle.MODEL),
         feeds=[str(folder / f) for f in files],
         target=str(folder / job.target) if job.target == "target.toml" else job.target,
-        save=str(folder / ".trial.npudbg"),
+        save=str(folder / TRIAL),
     )
     replayed = run_job(again)
     with Session.open(replayed.path) as session:

@@ -9,13 +9,13 @@ debugging leaves nodes out.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands import bundle, reduce_state
 from npudbg.commands.fault_site import operators, sites
+from npudbg.commands.reduce_trials import Trials
 from npudbg.commands.shrink import shrink
 from npudbg.session.errors import UserError
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Told = Callable[[str], None]
 
 RECORDING = "recording.npudbg"
-_TRIAL = ".trial.npudbg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +128,11 @@ def reduce(given: Setting, state: State, session: Session, tell: Told) -> Cut:
     Raises:
         UserError: Not even the whole model shows it when it is run again.
     """
-    trials = _Trials(given, state, session, tell)
+    finding = _choose(session, state.code)
+    focus = [] if finding is None else sites(given.graph, session, finding)
+    trials = Trials(given, state, session, tell)
     everything = [n.index for n in given.graph.nodes]
-    start = next((r for r in _rings(given.graph, trials.focus) if trials.holds(r)), None)
+    start = next((r for r in _rings(given.graph, focus) if trials.holds(r)), None)
     if start is None:
         if not trials.holds(everything):
             raise UserError(
@@ -143,126 +144,6 @@ def reduce(given: Setting, state: State, session: Session, tell: Told) -> Cut:
     state.best, state.done = sorted(best), True
     state.save()
     return trials.cut(best)
-
-
-class _Trials:
-    """Answers whether a set of nodes still shows the finding, each set once."""
-
-    def __init__(self, given: Setting, state: State, session: Session, tell: Told) -> None:
-        self._given, self._state, self._session, self._tell = given, state, session, tell
-        self._static = {t.name for t in session.tensors if t.role == "constant"}
-        # Through a tensor that is not finite a cut would feed the fault in, not show it made.
-        self._faulty = {
-            t.name for t in session.tensors
-            if t.producer >= 0 and t.role != "constant" and t.stats and t.stats.nonfinite
-        }  # fmt: skip
-        types = given.graph.value_types
-        self._types = {n: c.dtype for n, c in types.items() if c.kind == "tensor"}
-        self._narrow = {"fp16": "<f2", "bf16": "bfloat16", "int8": "|i1"}.get(
-            session.meta.precision, ""
-        )
-        finding = _choose(session, state.code)
-        self.focus = [] if finding is None else sites(given.graph, session, finding)
-
-    def holds(self, nodes: Sequence[int]) -> bool:
-        """Whether the nodes alone show the finding."""
-        state = self._state
-        name = reduce_state.key(nodes)
-        if name not in state.tried:
-            answer = self._try(nodes)
-            state.tried[name] = answer
-            if answer and (state.best is None or len(nodes) < len(state.best)):
-                bundle.write_model(self._given.folder, self.cut(nodes))
-                state.best = sorted(nodes)
-            state.save()
-            self._tell(
-                f"step {len(state.tried)}: {len(nodes)} of {state.total} nodes "
-                f"{'still show' if answer else 'do not show'} {state.code}; "
-                f"best {len(state.best) if state.best else state.total}"
-            )
-        return state.tried[name]
-
-    def cut(self, nodes: Collection[int]) -> Cut:
-        """Return the nodes as a model."""
-        from npudbg.graph.cut import cut
-
-        return cut(
-            self._given.graph,
-            nodes,
-            self._given.arrays,
-            self._value,
-            constants=self._static,
-            blocked=self._faulty,
-            weights=self._given.weights,
-        )
-
-    def _value(self, name: str) -> npt.NDArray[Any] | None:
-        from npudbg.device.numerics import Numerics, Stored
-        from npudbg.session.dtypes import NON_TENSOR, numpy_dtype
-
-        record = self._session.tensor(name)
-        if record is None or record.blob is None or record.dtype in NON_TENSOR:
-            return None
-        array = self._session.array(record)
-        if array is None:
-            return None
-        # The device's type widened: stored again it gives the same bytes.
-        wide = self._types.get(name)
-        if not wide or wide in NON_TENSOR:
-            narrow = record.dtype == self._narrow and (
-                record.dtype != "|i1" or record.quantization is not None
-            )
-            wide = "<f4" if narrow else record.dtype
-        return Numerics().load(Stored(array, record.quantization), numpy_dtype(wide))
-
-    def _try(self, nodes: Sequence[int]) -> bool:
-        from npudbg.graph.cut import UncuttableError
-
-        try:
-            return shows(self._given, self.cut(nodes), self._state)
-        except (UserError, UncuttableError):
-            # A part that cannot be cut out or run shows nothing.
-            return False
-
-
-def shows(given: Setting, part: Cut, state: State) -> bool:
-    """Whether a part of the model, run and judged, shows the finding."""
-    from npudbg.commands.pipeline import judge_run
-    from npudbg.graph.loader import from_proto
-    from npudbg.session.reader import Session
-
-    path = given.folder / _TRIAL
-    graph = from_proto(part.model, name="minimal.onnx")
-    job = dataclasses.replace(job_of(given.job, part), save=str(path))
-    try:
-        judge_run(job, graph, given.target, part.feeds, target_toml=given.target_toml)
-        with Session.open(path) as session:
-            return any(
-                f.code == state.code
-                and (f.severity == "error" or state.severity != "error")
-                and (
-                    not state.operators or set(state.operators) & set(operators(graph, session, f))
-                )
-                for f in session.findings
-            )
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def job_of(job: Job, part: Cut) -> Job:
-    """Return a job with those of its options that a part of the model can take."""
-    inputs = {v.name for v in part.model.graph.input}
-    symbols = {d.dim_param for v in part.model.graph.input for d in v.type.tensor_type.shape.dim}
-    labels = {n.name for n in part.model.graph.node}
-    made = {o for n in part.model.graph.node for o in n.output}
-    return dataclasses.replace(
-        job,
-        dims={k: n for k, n in job.dims.items() if k in symbols or k.rpartition(".")[0] in inputs},
-        preprocessing={k: p for k, p in job.preprocessing.items() if not k or k in inputs},
-        host_addresses={k: a for k, a in job.host_addresses.items() if k in inputs},
-        raised=job.raised & labels,
-        replace={k: a for k, a in job.replace.items() if k in made},
-    )
 
 
 def _choose(session: Session, code: str) -> Finding | None:

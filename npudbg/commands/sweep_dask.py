@@ -37,6 +37,8 @@ def run(
         UserError: Dask is not installed, the scheduler does not answer, it has no
             workers, or they lack npudbg.
     """
+    import asyncio
+
     try:
         # Neither typed nor always there.
         distributed: Any = importlib.import_module("distributed")
@@ -47,7 +49,7 @@ def run(
         ) from None
     try:
         client = distributed.Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
+    except (OSError, ValueError, TimeoutError, asyncio.TimeoutError) as error:
         raise UserError(
             f"--dask {safe(address)}: no scheduler answers there ({type(error).__name__}); "
             "expected its address, for example tcp://10.0.0.1:8786"
@@ -55,7 +57,7 @@ def run(
     with client:
         try:
             client.wait_for_workers(1, timeout=_WORKERS_SECONDS)
-        except TimeoutError:
+        except (TimeoutError, asyncio.TimeoutError):  # two types before Python 3.11
             raise UserError(
                 f"--dask {safe(address)}: the scheduler has no workers; start `dask worker` first"
             ) from None
