@@ -95,11 +95,11 @@ def histogram(
         return None
     if scan_narrow.covers(plain):
         return _made(scan_narrow.histogram(plain, bins))
-    known = stats or scan_wide.scan_fast(plain, False)
-    if known.min is None or known.max is None:
+    placed = scan_wide.histogram(plain, bins, stats)
+    if placed is None:
         return None
-    counts = scan_wide.histogram(plain, bins, known.min, known.max, finite=not known.nonfinite)
-    return Histogram(counts=counts, low=known.min, high=known.max)
+    counts, known = placed
+    return _of(counts, known)
 
 
 def scan_histogram(
@@ -112,11 +112,19 @@ def scan_histogram(
     """
     _check(bins)
     plain = _plain(array)
-    if plain is not None and plain.size and scan_narrow.covers(plain):
+    if plain is None or not plain.size:
+        return scan(array), None
+    if scan_narrow.covers(plain):
         stats, counted = scan_narrow.scan_histogram(plain, bins)
         return stats, _made(counted)
-    stats_or_none = scan(array)
-    return stats_or_none, histogram(array, bins, stats=stats_or_none)
+    stats, counts = scan_wide.scan_histogram(plain, bins)
+    return stats, _of(counts, stats)
+
+
+def _of(counts: tuple[int, ...] | None, stats: Stats) -> Histogram | None:
+    if counts is None or stats.min is None or stats.max is None:
+        return None
+    return Histogram(counts=counts, low=stats.min, high=stats.max)
 
 
 def _check(bins: int) -> None:

@@ -23,8 +23,8 @@ _Array = npt.NDArray[Any]
 _PIECE = 1 << 19
 """Bytes a piece where patterns are counted, which NumPy does on 64-bit copies of them."""
 
-_FEW = 1 << 13
-"""Below this many 16-bit elements sorting is quicker than a table of 65,536 counts."""
+_FEW = 1 << 15
+"""Up to so many elements, looking each value up is quicker than a table of 65,536 counts."""
 
 
 def covers(array: _Array) -> bool:
@@ -72,14 +72,13 @@ def _patterns(array: _Array) -> _Array:
 
 
 def _occurring(array: _Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Return the values that occur, by pattern, and how often each does."""
+    """Return the values that occur and how often each does (a value may come more than once)."""
     dtype = array.dtype.newbyteorder("=")
     patterns = _patterns(array)
     if dtype.itemsize == 1:
         counts = _count_bytes(patterns)
     elif array.size < _FEW:
-        which, often = np.unique(np.ascontiguousarray(patterns), return_counts=True)
-        return _values(dtype)[which.astype(np.intp)], often.astype(np.int64)
+        return _values(dtype)[patterns.reshape(-1)], np.ones(array.size, np.int64)
     else:
         counts = np.zeros(1 << 16, np.int64)
         for piece in chunks(patterns, nbytes=_PIECE):
@@ -90,7 +89,7 @@ def _occurring(array: _Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.i
 
 def _count_bytes(patterns: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     """Return the count of each of the 256 bytes."""
-    if patterns.size < _FEW:
+    if patterns.size < 1 << 18:
         return np.bincount(patterns.reshape(-1), minlength=256)
     last = np.zeros(256, np.int64)
     pairs = np.zeros(1 << 16, np.int64)

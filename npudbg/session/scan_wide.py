@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import isfinite, sqrt
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npudbg.session.records import Stats
+from npudbg.session.scan_bins import Bins
 from npudbg.session.scan_chunks import CHUNK_BYTES, chunks
 
 _Array = npt.NDArray[Any]
@@ -18,11 +20,14 @@ class _Tally:
     """What the pieces so far held."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
         self.float = dtype.kind == "f"
         number = float if self.float else int
         info: Any = np.finfo(dtype) if self.float else np.iinfo(dtype)
         self.low, self.high = number(info.min), number(info.max)
         self.tiny = float(info.tiny) if self.float else 1.0
+        # The bit pattern of the smallest normal number.
+        self.normal = 1 << int(info.nmant) if self.float else 1
         self.counts = dict.fromkeys(
             ("nan", "pos_inf", "neg_inf", "zeros", "subnormal", "at_min", "at_max"), 0
         )
@@ -59,23 +64,34 @@ class _Tally:
             same = np.equal(piece, 0, out=flags[: piece.size])
             self.counts["zeros"] += int(np.count_nonzero(same))
 
-    def subnormals(
-        self,
-        piece: _Array,
-        small: Any,
-        large: Any,
-        work: _Array,
-        flags: npt.NDArray[np.bool_],
-    ) -> None:
+    def small(self, piece: _Array, small: Any, large: Any, flags: npt.NDArray[np.bool_]) -> None:
+        """Count the zeros, and the subnormals if there can be any."""
+        if self.float and small < self.tiny and large > -self.tiny:
+            self.near_zero(piece, flags)
+        elif not self.float:
+            self.zeros(piece, small, large, flags)
+
+    @property
+    def nonfinite(self) -> int:
+        """Elements that are not finite."""
+        return self.counts["nan"] + self.counts["pos_inf"] + self.counts["neg_inf"]
+
+    def near_zero(self, piece: _Array, flags: npt.NDArray[np.bool_]) -> None:
         """Count zeros and subnormals of a finite floating piece."""
-        if small >= self.tiny or large <= -self.tiny:
+        # As integers, the least signed pattern is the negative value of smallest size, the
+        # least unsigned one the positive value of smallest size: mostly there is nothing more
+        # to do than these two reductions.
+        bits = piece.dtype.itemsize
+        signed = int(np.minimum.reduce(piece.view(f"i{bits}"))) + (1 << (8 * bits - 1))
+        if signed >= self.normal and int(np.minimum.reduce(piece.view(f"u{bits}"))) >= self.normal:
             return
-        size = np.abs(piece, out=work[: piece.size])
-        near = int(np.count_nonzero(np.less(size, self.tiny, out=flags[: piece.size])))
-        if near:
-            none = int(np.count_nonzero(np.equal(piece, 0, out=flags[: piece.size])))
-            self.counts["zeros"] += none
-            self.counts["subnormal"] += near - none
+        same = np.equal(piece, 0, out=flags[: piece.size])
+        none = int(np.count_nonzero(same))
+        self.counts["zeros"] += none
+        below = np.less(piece, self.tiny, out=flags[: piece.size])
+        near = int(np.count_nonzero(below))
+        near -= int(np.count_nonzero(np.less_equal(piece, -self.tiny, out=below)))
+        self.counts["subnormal"] += near - none
 
     def stats(self, count: int, mean: float | None = None, std: float | None = None) -> Stats:
         """Return the record."""
@@ -91,6 +107,17 @@ class _Tally:
         )
 
 
+_BLOCK = 1 << 13
+"""Longest dot product: OpenBLAS computes it in the calling thread (it starts others at 10,000)."""
+
+_CANCELLED = 1e-4
+"""Part of the squares left after subtracting the mean's below which they are summed again."""
+
+
+def _squares(wide: npt.NDArray[np.float64]) -> float:
+    return float(sum(b.dot(b) for b in (wide[n : n + _BLOCK] for n in range(0, wide.size, _BLOCK))))
+
+
 class _Moments:
     """Mean and squared deviation, joined piece by piece (the parallel form of Welford's)."""
 
@@ -101,16 +128,21 @@ class _Moments:
 
     def add(self, piece: _Array, work: npt.NDArray[np.float64]) -> None:
         """Take in a finite piece; ``work`` is a buffer of at least its size."""
-        wide = work[: piece.size]
+        size = piece.size
+        wide = work[:size]
         np.copyto(wide, piece, casting="unsafe")
-        mean = float(np.add.reduce(wide)) / piece.size
-        np.subtract(wide, mean, out=wide)
-        square = float(np.einsum("i,i->", wide, wide))
-        total = self.count + piece.size
+        total = float(np.add.reduce(wide))
+        mean = total / size
+        square = _squares(wide)
+        spread = square - total * mean
+        if not spread > _CANCELLED * square:
+            np.subtract(wide, mean, out=wide)
+            spread = _squares(wide)
+        both = self.count + size
         apart = mean - self.mean
-        self.square += square + apart * apart * (self.count / total) * piece.size
-        self.mean += apart * (piece.size / total)
-        self.count = total
+        self.square += spread + apart * apart * (self.count / both) * size
+        self.mean += apart * (size / both)
+        self.count = both
 
     def result(self) -> tuple[float | None, float | None]:
         """Return mean and standard deviation, None where float64 cannot hold them."""
@@ -128,17 +160,8 @@ def _native(array: _Array) -> np.dtype[Any]:
 
 def scan_fast(array: _Array, zeros: bool) -> Stats:
     """Return range, limits and non-finite counts of a non-empty array."""
-    dtype = _native(array)
-    tally = _Tally(dtype)
-    flags = np.empty(min(array.size, CHUNK_BYTES // dtype.itemsize), np.bool_)
-    with np.errstate(all="ignore"):
-        for whole in chunks(array, dtype):
-            piece, small, large = tally.finite(whole)
-            if small is None:
-                continue
-            tally.range(piece, small, large)
-            if zeros:
-                tally.zeros(piece, small, large, flags)
+    tally = _Tally(_native(array))
+    _ranged(tally, array, _buffers(array.size, tally.dtype)[0] if zeros else None)
     return tally.stats(array.size)
 
 
@@ -146,113 +169,85 @@ def scan(array: _Array) -> Stats:
     """Return the full statistics of a non-empty array."""
     dtype = _native(array)
     tally, moments = _Tally(dtype), _Moments()
-    most = min(array.size, CHUNK_BYTES // dtype.itemsize)
-    flags = np.empty(most, np.bool_)
-    wide = np.empty(most, np.float64)
+    flags, wide = _buffers(array.size, dtype)
     with np.errstate(all="ignore"):
         for whole in chunks(array, dtype):
             piece, small, large = tally.finite(whole)
             if small is None:
                 continue
             tally.range(piece, small, large)
-            if tally.float:
-                tally.subnormals(piece, small, large, wide.view(dtype), flags)
-            else:
-                tally.zeros(piece, small, large, flags)
+            tally.small(piece, small, large, flags)
             moments.add(piece, wide)
-    mean, std = moments.result()
-    if tally.least is not None and tally.least == tally.most:
-        mean, std = float(tally.least), 0.0
-    return tally.stats(array.size, mean, std)
+    return _whole(tally, moments, array.size)
+
+
+def scan_histogram(array: _Array, bins: int) -> tuple[Stats, tuple[int, ...] | None]:
+    """Return statistics and counts of a non-empty array from two looks at the memory."""
+    dtype = _native(array)
+    tally, moments = _Tally(dtype), _Moments()
+    _ranged(tally, array, None)
+    if tally.least is None:
+        return tally.stats(array.size), None
+    placed = Bins(bins, dtype, tally.least, tally.most)
+    flags, wide = _buffers(array.size, dtype)
+    with np.errstate(all="ignore"):
+        for piece in _finite(array, dtype, tally.nonfinite):
+            tally.small(piece, tally.least, tally.most, flags)
+            moments.add(piece, wide)
+            placed.add(piece)
+    return _whole(tally, moments, array.size), placed.result()
 
 
 def histogram(
-    array: _Array, bins: int, low: float, high: float, *, finite: bool
-) -> tuple[int, ...]:
-    """Return the counts of ``bins`` equal bins over the range ``low`` to ``high``.
+    array: _Array, bins: int, stats: Stats | None
+) -> tuple[tuple[int, ...], Stats] | None:
+    """Return counts and range of a non-empty array, or None if nothing in it is finite.
 
     Args:
         array: Not empty.
         bins: Number of bins.
-        low: Least finite element.
-        high: Greatest finite element.
-        finite: Whether every element is finite (saves looking).
+        stats: What a scan of the array gave, if there was one.
     """
     dtype = _native(array)
-    narrow = _fits_float32(dtype, low, high)
-    work_type = np.dtype(np.float32 if narrow else np.float64)
-    if low == high:  # a range of no width is taken as one around the value
-        total = [0] * bins
-        total[bins // 2] = sum(int(np.count_nonzero(p == low)) for p in chunks(array, dtype))
-        return tuple(total)
-    placed = _Bins(bins)
-    most = min(array.size, CHUNK_BYTES // dtype.itemsize)
-    work = np.empty(most, work_type)
-    half = 0.5 if not isfinite(high - low) else 1.0
-    start, width = low * half, high * half - low * half
+    known = stats or scan_fast(array, False)
+    if known.min is None or known.max is None:
+        return None
+    placed = Bins(bins, dtype, known.min, known.max)
     with np.errstate(all="ignore"):
-        for whole in chunks(array, dtype):
-            piece = whole
-            if not finite:
-                piece = piece[np.isfinite(piece)]
-            place = work[: piece.size]
-            if half != 1.0:
-                np.multiply(piece, half, out=place, casting="unsafe")
-                np.subtract(place, start, out=place)
-            else:
-                np.subtract(piece, work_type.type(start), out=place, casting="unsafe")
-            if narrow:
-                np.multiply(place, work_type.type(bins / width), out=place)
-            else:
-                # Not by the reciprocal: the width may be subnormal.
-                np.divide(place, width, out=place)
-                np.multiply(place, bins, out=place)
-            placed.add(place)
-    return placed.result()
+        for piece in _finite(array, dtype, known.nonfinite):
+            placed.add(piece)
+    return placed.result(), known
 
 
-def _fits_float32(dtype: np.dtype[Any], low: float, high: float) -> bool:
-    """Tell whether a float32 tensor's bins may be computed in float32 without loss of range."""
-    if dtype != np.float32:
-        return False
-    width = high - low
-    return 1e-30 < width < 1e38 and width > 1e-3 * max(abs(low), abs(high))
+def _ranged(tally: _Tally, array: _Array, flags: npt.NDArray[np.bool_] | None) -> None:
+    """Count all but zeros and subnormals; zeros too where there is a buffer for it."""
+    with np.errstate(all="ignore"):
+        for whole in chunks(array, tally.dtype):
+            piece, small, large = tally.finite(whole)
+            if small is None:
+                continue
+            tally.range(piece, small, large)
+            if flags is not None:
+                tally.zeros(piece, small, large, flags)
 
 
-class _Bins:
-    """Counts of places from 0 to the number of bins; the upper end belongs to the last bin."""
+def _finite(array: _Array, dtype: np.dtype[Any], nonfinite: int) -> Iterator[_Array]:
+    """Give the finite elements in pieces that are not empty."""
+    for piece in chunks(array, dtype):
+        kept = piece[np.isfinite(piece)] if nonfinite else piece
+        if kept.size:
+            yield kept
 
-    def __init__(self, bins: int) -> None:
-        self.bins = bins
-        self.few = bins < 1 << 7
-        size = bins + 1
-        self.pairs = np.zeros(size << 8 if self.few else 0, np.int64)
-        self.single = np.zeros(max(size, 256), np.int64)
-        self.index = np.empty(0, np.uint8)
 
-    def add(self, place: _Array) -> None:
-        """Count a piece."""
-        size = place.size
-        if not self.few:
-            counts = np.bincount(place.astype(np.intp), minlength=self.single.size)
-            self.single += counts
-            return
-        if self.index.size < size:
-            self.index = np.empty(size, np.uint8)
-        index = self.index[:size]
-        np.copyto(index, place, casting="unsafe")
-        # Two bins as one 16-bit number: half as many elements to count.
-        even = size - size % 2
-        self.pairs += np.bincount(index[:even].view(np.uint16), minlength=self.pairs.size)
-        if size % 2:
-            self.single[index[-1]] += 1
+def _buffers(
+    size: int, dtype: np.dtype[Any]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    most = min(size, CHUNK_BYTES // dtype.itemsize)
+    return np.empty(most, np.bool_), np.empty(most, np.float64)
 
-    def result(self) -> tuple[int, ...]:
-        """Return the count of each bin."""
-        total = self.single
-        if self.few:
-            table = self.pairs.reshape(self.bins + 1, 256)
-            total = total + table.sum(axis=0)
-            total[: self.bins + 1] += table.sum(axis=1)
-        total[self.bins - 1] += total[self.bins]
-        return tuple(int(n) for n in total[: self.bins])
+
+def _whole(tally: _Tally, moments: _Moments, count: int) -> Stats:
+    mean, std = moments.result()
+    if tally.least is not None and tally.least == tally.most:
+        mean, std = float(tally.least), 0.0
+    return tally.stats(count, mean, std)
