@@ -1,1 +1,1 @@
-"""A cursor over a session: stepping, breakpoints, expressions, commands."""
+"""The debugger: a cursor over a record, memory as it was, stops, and a language for them."""

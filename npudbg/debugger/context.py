@@ -44,7 +44,7 @@ class Context:
         displays: What is shown at every stop.
         golden: Values to compare with, by tensor name.
         frame: How far ``up`` has gone from the cursor's tensor, as tensor ids.
-        next_address: Where an ``x`` without an address goes on.
+        next_address, next_form: Where an ``x`` without an address goes on, and how.
         listed: Where a ``list`` without a place goes on.
         wants_quit: Whether ``quit`` was entered.
         width: Columns to keep to.
@@ -60,6 +60,7 @@ class Context:
     golden: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     frame: list[int] = field(default_factory=list)
     next_address: tuple[int, int] | None = None
+    next_form: str = ""
     listed: int | None = None
     wants_quit: bool = False
     width: int = 100

@@ -158,7 +158,7 @@ class CommandScope:
             row = session.command(by)
             data = state.written.packed(row)
             offset = int(read["addr"]) - int(row["dst"])
-            if data is not None and 0 <= offset and offset + size <= len(data):
+            if data is not None and offset >= 0 and offset + size <= len(data):
                 return data[offset : offset + size]
         found = state.memory_at(Space.SRAM, int(read["addr"]), size, self.seq - 1)
         return np.frombuffer(found.data, np.uint8)

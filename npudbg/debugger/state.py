@@ -144,11 +144,8 @@ class State:
         hits = np.flatnonzero(hit)
         hits = hits[self.written.writing(chunk[hits])]
         step = max(_MATRIX // max(len(left), 1), 1)
-        if space != Space.SRAM:
-            step = min(step, 512)
-        else:
-            # A tile slot is written again and again: the newest few usually tell.
-            step = min(step, 64)
+        # A tile slot is written again and again: the newest few usually tell.
+        step = min(step, 64 if space == Space.SRAM else 512)
         while len(hits) and len(left):
             part, hits = chunk[hits[-step:]], hits[:-step]
             covered = self._cover(part, space, places[left])
@@ -248,7 +245,6 @@ class State:
                     )
                 )  # fmt: skip
         return found
-
 
 
 def memory_at(session: Session, space: int, address: int, nbytes: int, seq: int) -> View:

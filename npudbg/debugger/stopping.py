@@ -74,7 +74,8 @@ def where(context: Context) -> list[Line]:
         tile = f", tile {int(row['tile'])} of {node.tiles}" if int(row["tile"]) >= 0 else ""
         lines.append(
             line(
-                f"          node {node.index} {safe(node.op_type, 24)} {safe(node.label, 60)}{tile}",
+                f"          node {node.index} {safe(node.op_type, 24)} ",
+                f"{safe(node.label, 60)}{tile}",
                 (f"  command {cursor.seq} of 0..{cursor.last}, {context.origin}", "dim"),
             )
         )

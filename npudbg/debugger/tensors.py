@@ -86,9 +86,7 @@ class Tensors:
             return Snapshot(final, np.ones(final.shape, bool))
         rows = self.rows(root)
         if not len(rows):
-            return Snapshot(
-                final.reshape(record.shape), np.ones(record.shape, bool)
-            )
+            return Snapshot(final.reshape(record.shape), np.ones(record.shape, bool))
         count = int(np.searchsorted(rows["seq"], seq, "right"))
         painted = self._painted.get(root)
         if painted is None:

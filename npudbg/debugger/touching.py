@@ -89,9 +89,7 @@ class Touching:
         hits = hits[state.written.writing(rows[hits])]
         if where.space == Space.SRAM or where.nbytes > MOST_WATCHED:
             return [rows[i] for i in hits.tolist()]
-        return [
-            rows[i] for i in hits.tolist() if state.written.covers(rows[i], self._places).any()
-        ]
+        return [rows[i] for i in hits.tolist() if state.written.covers(rows[i], self._places).any()]
 
     def _readers(self, chunk: Chunk) -> Ints:
         where = self.where

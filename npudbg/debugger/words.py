@@ -64,7 +64,9 @@ def box(context: Context, row: Any) -> str:
     dims = tensors[number].shape
     parts = [
         ":" if (a, b) == (0, n) else f"{a}:{b}"
-        for (a, b), n in zip(row["box"][: min(len(dims), MAX_BOX_RANK)].tolist(), dims, strict=False)
+        for (a, b), n in zip(
+            row["box"][: min(len(dims), MAX_BOX_RANK)].tolist(), dims, strict=False
+        )
     ]
     return "" if all(p == ":" for p in parts) else f"[{','.join(parts)}]"
 
@@ -140,5 +142,7 @@ def stats(found: Stats | None) -> str:
 def place(record: TensorRecord) -> str:
     """Return where a tensor lies, and who says so."""
     if record.address is None:
-        return "no place in memory (it stays on chip)" if record.role == "activation" else "no place"
+        return (
+            "no place in memory (it stays on chip)" if record.role == "activation" else "no place"
+        )
     return f"{record.space}:{address(record.address)} ({record.address_origin})"

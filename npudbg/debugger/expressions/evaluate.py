@@ -140,8 +140,8 @@ class _Evaluator:
             return ArrayValue(-array if node.op == "-" else array, held.known, held.name)
         number = self._number(held, node)
         if node.op == "~":
-            return ~number
-        return -number if node.op == "-" else +number
+            return scalar(~number)
+        return scalar(-number if node.op == "-" else +number)
 
     def _binary(self, node: Binary) -> Value:
         left = self.value(node.left)

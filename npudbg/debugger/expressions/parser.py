@@ -75,9 +75,7 @@ class _Parser:
     def expression(self, least: int) -> Node:
         self.depth += 1
         if self.depth > MOST_DEPTH:
-            raise DebuggerError(
-                f"nested deeper than {MOST_DEPTH}", self.text, self.token.column
-            )
+            raise DebuggerError(f"nested deeper than {MOST_DEPTH}", self.text, self.token.column)
         left = self.prefix()
         parts = 0
         while True:
@@ -89,12 +87,13 @@ class _Parser:
                 self.take()
                 # ** binds to the right, everything else to the left.
                 right = self.expression(binds - 1 if token.text == "**" else binds)
-                if binds == _COMPARE and self.token.kind == "op":
-                    if _BINDS.get(self.token.text, 0) == _COMPARE:
-                        raise DebuggerError(
-                            "comparisons do not chain; write a < b and b < c",
-                            self.text, self.token.column,
-                        )  # fmt: skip
+                after = _BINDS.get(self.token.text, 0) if self.token.kind == "op" else 0
+                if binds == after == _COMPARE:
+                    raise DebuggerError(
+                        "comparisons do not chain; write a < b and b < c",
+                        self.text,
+                        self.token.column,
+                    )
                 left = Binary(token.text, left, right, token.column)
             else:
                 break

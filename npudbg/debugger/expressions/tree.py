@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +69,5 @@ class Call:
     column: int
 
 
-Node = Union[Literal, Name, Unary, Binary, Index, Call]
+Node: TypeAlias = "Literal | Name | Unary | Binary | Index | Call"
 """Any part that has a value."""

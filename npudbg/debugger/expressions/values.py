@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +81,7 @@ class ArrayValue:
         return self.array
 
 
-Value = Union[bool, int, float, complex, str, tuple[int, ...], Word, ArrayValue]
+Value: TypeAlias = "bool | int | float | complex | str | tuple[int, ...] | Word | ArrayValue"
 """What a name, a part or a whole expression gives."""
 
 

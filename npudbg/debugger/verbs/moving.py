@@ -124,7 +124,9 @@ def _place(context: Context, text: str) -> int:
         return cursor.goal_step(int(text))
     seq = locate(context, text, conditional=False).seq
     if seq < 0:
-        raise DebuggerError(f"{safe(text, 40)}: stands for many commands; use until or a breakpoint")
+        raise DebuggerError(
+            f"{safe(text, 40)}: stands for many commands; use until or a breakpoint"
+        )
     return seq
 
 
@@ -142,23 +144,36 @@ def _bookmark(context: Context, text: str) -> list[Line]:
     cursor = context.cursor
     cursor.require()
     if not text:
-        if not cursor.bookmarks:
-            return [line(("no bookmarks; bookmark NAME sets one here", "dim"))]
-        return [
-            line((f"{seq:>8}  ", "number"), safe(name, 60))
-            for name, seq in sorted(cursor.bookmarks.items(), key=lambda each: each[1])
-        ]
+        return bookmark_lines(context)
     word, _, rest = text.partition(" ")
     if word == "delete" and rest.strip():
-        if cursor.bookmarks.pop(rest.strip(), None) is None:
-            raise DebuggerError(f"no bookmark {safe(rest.strip(), 40)}")
-        return [line(f"bookmark {safe(rest.strip(), 40)} deleted")]
+        return delete_bookmark(context, rest.strip())
     if not text.isidentifier() or len(text) > 40 or text in ("start", "end", "cycle", "bookmark"):
-        raise DebuggerError(f"{safe(text, 40)}: a bookmark's name is one word of letters and digits")
+        raise DebuggerError(
+            f"{safe(text, 40)}: a bookmark's name is one word of letters and digits"
+        )
     if len(cursor.bookmarks) >= 1000 and text not in cursor.bookmarks:
         raise DebuggerError("1000 bookmarks are set; delete some")
     cursor.bookmarks[text] = cursor.seq
     return [line(f"bookmark {text} at command {cursor.seq}")]
+
+
+def bookmark_lines(context: Context) -> list[Line]:
+    """Return the bookmarks as lines, in their order."""
+    marks = sorted(context.cursor.bookmarks.items(), key=lambda each: each[1])
+    found = [line((f"{seq:>8}  ", "number"), safe(name, 60)) for name, seq in marks]
+    return found or [line(("no bookmarks; bookmark NAME sets one here", "dim"))]
+
+
+def delete_bookmark(context: Context, name: str) -> list[Line]:
+    """Delete a bookmark.
+
+    Raises:
+        DebuggerError: There is none of that name.
+    """
+    if context.cursor.bookmarks.pop(name, None) is None:
+        raise DebuggerError(f"no bookmark {safe(name, 40)}")
+    return [line(f"bookmark {safe(name, 40)} deleted")]
 
 
 def _when(context: Context, text: str) -> list[Line]:
@@ -201,29 +216,101 @@ def places(context: Context, start: str) -> list[str]:
 
 VERBS = (
     Verb("step", _step(1), "step [N]", "one command, or N", _GROUP, ("s", "stepi", "si"), True),
-    Verb("next", _next(1), "next [N]", "to the first command of the next node", _GROUP,
-         ("n", "nexti", "ni"), True, more=("Nodes that were fused run in one another and count as one.",)),
+    Verb(
+        "next",
+        _next(1),
+        "next [N]",
+        "to the first command of the next node",
+        _GROUP,
+        ("n", "nexti", "ni"),
+        True,
+        more=("Nodes that were fused run in one another and count as one.",),
+    ),
     Verb("finish", _finish, "finish", "to the end of this node", _GROUP, ("fin",), True),
-    Verb("continue", _continue(1), "continue [N]", "to the next stop, or the end", _GROUP,
-         ("c", "cont", "run", "r"), True),
-    Verb("until", _until(1), "until [LOCATION] [if EXPR]", "forward to a place (next, without one)",
-         _GROUP, ("u", "advance"), complete=places),
-    Verb("reverse-step", _step(-1), "reverse-step [N]", "one command back, or N", _GROUP,
-         ("rs", "rstep", "rsi", "reverse-stepi"), True),
-    Verb("reverse-next", _next(-1), "reverse-next [N]", "back to the start of the node before",
-         _GROUP, ("rn", "rnext", "rni", "reverse-nexti"), True),
-    Verb("reverse-finish", _back_finish, "reverse-finish", "back to the start of this node", _GROUP,
-         ("rfin", "rfinish"), True),
-    Verb("reverse-continue", _continue(-1), "reverse-continue [N]",
-         "back to the stop before, or the start", _GROUP, ("rc", "rcont"), True),
-    Verb("reverse-until", _until(-1), "reverse-until [LOCATION] [if EXPR]", "back to a place", _GROUP,
-         ("ru", "runtil"), complete=places),
+    Verb(
+        "continue",
+        _continue(1),
+        "continue [N]",
+        "to the next stop, or the end",
+        _GROUP,
+        ("c", "cont", "run", "r"),
+        True,
+    ),
+    Verb(
+        "until",
+        _until(1),
+        "until [LOCATION] [if EXPR]",
+        "forward to a place (next, without one)",
+        _GROUP,
+        ("u", "advance"),
+        complete=places,
+    ),
+    Verb(
+        "reverse-step",
+        _step(-1),
+        "reverse-step [N]",
+        "one command back, or N",
+        _GROUP,
+        ("rs", "rstep", "rsi", "reverse-stepi"),
+        True,
+    ),
+    Verb(
+        "reverse-next",
+        _next(-1),
+        "reverse-next [N]",
+        "back to the start of the node before",
+        _GROUP,
+        ("rn", "rnext", "rni", "reverse-nexti"),
+        True,
+    ),
+    Verb(
+        "reverse-finish",
+        _back_finish,
+        "reverse-finish",
+        "back to the start of this node",
+        _GROUP,
+        ("rfin", "rfinish"),
+        True,
+    ),
+    Verb(
+        "reverse-continue",
+        _continue(-1),
+        "reverse-continue [N]",
+        "back to the stop before, or the start",
+        _GROUP,
+        ("rc", "rcont"),
+        True,
+    ),
+    Verb(
+        "reverse-until",
+        _until(-1),
+        "reverse-until [LOCATION] [if EXPR]",
+        "back to a place",
+        _GROUP,
+        ("ru", "runtil"),
+        complete=places,
+    ),
     Verb("start", _start, "start", "to the first command", _GROUP),
     Verb("end", _end, "end", "to the last command", _GROUP),
-    Verb("goto", _goto, "goto SEQ | cycle N | +N | -N | BOOKMARK | LOCATION", "to a place at once",
-         _GROUP, ("go", "jump", "j"), complete=places),
-    Verb("bookmark", _bookmark, "bookmark [NAME | delete NAME]", "name this command, list the names",
-         _GROUP, ("mark",)),
+    Verb(
+        "goto",
+        _goto,
+        "goto SEQ | cycle N | +N | -N | BOOKMARK | LOCATION",
+        "to a place at once",
+        _GROUP,
+        ("go", "jump", "j"),
+        complete=places,
+    ),
+    Verb(
+        "bookmark",
+        _bookmark,
+        "bookmark [NAME | delete NAME]",
+        "name this command, list the names",
+        _GROUP,
+        ("mark",),
+    ),
     Verb("when", _when, "when", "number and cycle of this command", _GROUP),
-    Verb("where", _where, "where", "what the command at the cursor does", _GROUP, ("frame", "f", "w")),
-)  # fmt: skip
+    Verb(
+        "where", _where, "where", "what the command at the cursor does", _GROUP, ("frame", "f", "w")
+    ),
+)
