@@ -115,8 +115,8 @@ def _transfer(
         kind="command", name=name, seq=seq, tensor=int(row["tensor"]), node=int(row["node"])
     )
     moved = _moved(meant, got, old)
-    if moved is not None and moved < _WORD:
-        moved = 0  # less than a word is chance: equal bytes
+    if moved is not None and moved < _WORD and (old is None or not old[1].all()):
+        moved = 0  # with old bytes unknown, less than a word is chance: equal bytes
     # What is known to be the old content was not moved, whatever else it looks like.
     untouched = moved == 0 and old is not None and bool(old[1].all())
     shift = 0 if source is None or untouched else _shift(got, *source)

@@ -138,7 +138,9 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
         seq = int(stores[rng.randrange(len(stores))]["seq"])
         return Truth(f"dropped-dma:seq={seq}", "T341", seq)
     if kind == "short-dma":
-        part = rng.randrange(1, max(int(load_row["nbytes"]) // 2, 2))
+        if load_row["nbytes"] < 16:
+            return None  # buses move words
+        part = 4 * rng.randrange(1, int(load_row["nbytes"]) // 8 + 1)
         return Truth(f"short-dma:seq={seq},bytes={part}", "T342", seq)
     if kind == "late-dma":
         return Truth(f"late-dma:seq={seq}", "T343", seq)
