@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npudbg.layers.case import Preprocessing
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
+GOLDEN_MODES = ("entire", "single", "both")
 LAYOUTS = ("NCHW", "NHWC", "NCW", "NWC", "NCDHW", "NDHWC", "NC", "CHW", "HWC")
 _MAX_DIM = 2**31 - 1
 _MAX_ADDRESS = 2**64 - 1
@@ -58,6 +59,7 @@ def prepare_run_parser(parser: argparse.ArgumentParser, *, headless: bool = Fals
         help=".npy, .npz, TensorProto .pb, in the model's order (none: made up with --seed)",
     )
     add_job_options(parser)
+    _add_golden(parser.add_argument_group("golden"))
     _add_result(parser.add_argument_group("result"), headless)
 
 
@@ -154,6 +156,23 @@ def _add_what_if(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_golden(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--golden",
+        metavar="WHAT",
+        help="compare every tensor with: ort (ONNX Runtime in fp32), a session, a .npz, a "
+        "directory of .npy dumps, or [NAME=]FILE for one output",
+    )
+    group.add_argument(
+        "--golden-mode",
+        choices=GOLDEN_MODES,
+        default="entire",
+        help="entire: the run as it was; single: each node on golden operands (default entire)",
+    )
+    group.add_argument("--atol", metavar="X", help="largest |got - golden| (default: by format)")
+    group.add_argument("--rtol", metavar="X", help="… plus this share of |golden|")
+
+
 def _add_result(group: argparse._ArgumentGroup, headless: bool) -> None:
     group.add_argument("--save", metavar="FILE", help="keep the session (.npudbg)")
     group.add_argument("--json", action="store_true", help="print the report as one JSON document")
@@ -189,6 +208,7 @@ def job_from(args: argparse.Namespace) -> Job:
         manifest=parse_manifest(args.manifest),
         raised=parse_casts(args.cast),
         replace=read_replacements(args.set),
+        **parse_golden(args),
         options=options_record(args),
     )
 
@@ -367,6 +387,33 @@ def read_replacements(specs: Iterable[str]) -> dict[str, Any]:
                 raise UserError(f"--set {safe(name)}: given twice; keep one")
             arrays[name] = array
     return arrays
+
+
+def parse_golden(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the job's golden comparison; empty for a verb without one.
+
+    Raises:
+        UserError: A tolerance is no number of 0 or more, or is given without ``--golden``.
+    """
+    what = getattr(args, "golden", None)
+    found: dict[str, Any] = {}
+    for option in ("atol", "rtol"):
+        text = getattr(args, option, None)
+        if text is None:
+            continue
+        if what is None:
+            raise UserError(f"--{option}: of no effect without --golden; say what to compare with")
+        number = float(text) if _NUMBER.fullmatch(text) and len(text) <= 40 else math.nan
+        if not (math.isfinite(number) and number >= 0):
+            raise UserError(
+                f"--{option} {safe(text)}: expected a number of 0 or more, for example 1e-3"
+            )
+        found[option] = number
+    if what is None:
+        return {}
+    if not what:
+        raise UserError("--golden: expected ort, a session, a .npz, a directory or a file")
+    return {"golden": what, "golden_mode": args.golden_mode, **found}
 
 
 def _address(text: str) -> int | None:

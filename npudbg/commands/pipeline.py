@@ -47,6 +47,11 @@ class Job:
         raised: What-if: names or labels of nodes kept in the model's own type.
         replace: What-if: arrays by name that take the place of an input, a weight or
             what a node computes, before anything reads it.
+        golden: What the run is compared with (``ort``, a session, dumps, a file); None
+            for nothing.
+        golden_mode: ``entire``, ``single`` or ``both``.
+        atol: Absolute tolerance of the comparison; None for the number format's own.
+        rtol: Relative tolerance of the comparison; None for the number format's own.
         options: The command line's options, for the record.
     """
 
@@ -66,6 +71,10 @@ class Job:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     raised: frozenset[str] = frozenset()
     replace: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    golden: str | None = None
+    golden_mode: str = "entire"
+    atol: float | None = None
+    rtol: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -144,6 +153,7 @@ def judge_run(
 
     from npudbg.backends.base import Request
     from npudbg.backends.simulated import Simulated, write_meta
+    from npudbg.commands.golden import GoldenStep
     from npudbg.device.faults.spec import parse as parse_fault
     from npudbg.layers.case import Case
     from npudbg.layers.counters import counters
@@ -153,6 +163,7 @@ def judge_run(
     from npudbg.session.reader import Session
     from npudbg.session.writer import SessionWriter
 
+    golden = GoldenStep(job, graph, arrays)  # of the model as it is, before any what-if
     if job.replace or job.raised:
         from npudbg.commands.whatif import applied
 
@@ -181,6 +192,7 @@ def judge_run(
     findings = judge(case, 1, extra, failed) + judge(case, 2, extra, failed)
     writer = SessionWriter(job.save, keep_data=job.keep_data)
     try:
+        golden.open()
         for host, _ in hosts:
             _record_host(writer, host)
         request = Request(
@@ -210,16 +222,20 @@ def judge_run(
             status, outputs = result.status, result.outputs
         part = writer.finish(status=status)
         with Session.open(part) as session:
-            judged = _with_session(case, session)
+            judged, compared = golden.compared(
+                _with_session(case, session), calibration=request.calibration, cancel=cancel
+            )
             findings += judge(judged, 3, extra, failed) + judge(judged, 4, extra, failed)
             measured = counters(session, target)
         findings.sort(key=lambda f: f.layer or 9)
         answer = verdict(findings, case=case, status=status)
-        writer.amend(findings, answer, measured)
+        writer.amend(findings, answer, measured, compared)
         return Judged(writer.publish(), findings, answer, status, outputs)
     except BaseException:
         writer.discard()
         raise
+    finally:
+        golden.close()
 
 
 def _check_calib(job: Job, precision: str) -> None:

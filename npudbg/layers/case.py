@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from npudbg.graph.ir import Graph
+from npudbg.session.golden import GoldenRecord
 from npudbg.session.reader import Session
 from npudbg.session.records import ModelRecord, TensorRecord, ValueContract
 from npudbg.targets.profile import Target
@@ -62,6 +63,9 @@ class Case:
         session: The recorded run.
         synthesised: Names of inputs that npudbg made up itself.
         manifest: Facts of the runtime on the board, as the user gave them.
+        golden: What tensors should have been, by name; each may be read from a file when
+            it is asked for.
+        compared: How the run compares with it, tensor by tensor.
         unread: Names that were fed but are no host tensors (strings, sequences, device
             memory); None where that is not known, and no input is then called missing.
     """
@@ -77,6 +81,8 @@ class Case:
     synthesised: frozenset[str] = frozenset()
     manifest: Mapping[str, Any] = field(default_factory=dict)
     unread: frozenset[str] | None = None
+    golden: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    compared: GoldenRecord | None = None
 
     def contract(self, name: str) -> ValueContract | None:
         """Return the model's contract of an input, or None if it has none of that name."""

@@ -1,5 +1,5 @@
-"""Layer 4, output: NaN and Inf with their origin, saturation, collapse, dead channels."""
+"""Layer 4, output: NaN and Inf with their origin, saturation, collapse, golden values."""
 
 from __future__ import annotations
 
-from npudbg.layers import output_origin, output_values  # noqa: F401
+from npudbg.layers import golden, output_origin, output_values  # noqa: F401

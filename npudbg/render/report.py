@@ -15,6 +15,7 @@ from npudbg.render.commands import origin_of
 from npudbg.render.counters import counter_lines
 from npudbg.render.findings import finding_detail, finding_line
 from npudbg.render.fit import fit, wrapped
+from npudbg.render.golden import golden_lines
 from npudbg.render.inputs import inputs_table
 from npudbg.render.marks import LEGEND, layer_mark
 from npudbg.render.verdict import boxed, deciding, verdict_lines
@@ -47,6 +48,9 @@ def report_lines(
     if table:
         lines += [line(("inputs", "title")), *table, blank]
     lines += [*_device(session, width), blank]
+    golden = golden_lines(session, width)
+    if golden:
+        lines += [*golden, blank]
     if session.counters:
         lines += [line(("counters", "title")), *counter_lines(session.counters, width), blank]
     for note in session.meta.notes[:32]:

@@ -194,9 +194,14 @@ class SessionWriter:
         return self._partial
 
     def amend(
-        self, findings: Iterable[Finding], verdict: Verdict, counters: Iterable[Counter] = ()
+        self,
+        findings: Iterable[Finding],
+        verdict: Verdict,
+        counters: Iterable[Counter] = (),
+        extras: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add the judgement to a finished session that is not published yet."""
+        """Add the judgement (and further values) to a finished session not yet published."""
+        more = [(f"extra:{key}", _pack(value)) for key, value in (extras or {}).items()]
         try:
             with sqlite3.connect(self._partial) as db:
                 db.execute("PRAGMA synchronous=OFF")
@@ -207,7 +212,7 @@ class SessionWriter:
                 )
                 db.executemany(
                     "INSERT OR REPLACE INTO meta VALUES (?,?)",
-                    [("verdict", _pack(verdict)), ("counters", _pack(list(counters)))],
+                    [("verdict", _pack(verdict)), ("counters", _pack(list(counters))), *more],
                 )
             db.close()
         except sqlite3.Error as error:

@@ -1,0 +1,205 @@
+"""Why a tensor differs from its golden values, told from the two arrays with numbers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from npudbg.commands.golden_metrics import format_of
+from npudbg.session.golden import Closeness, Reason
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from npudbg.session.records import TensorRecord
+
+_MAX_ELEMENTS = 1 << 24
+_MAX_RANK = 6
+_LARGEST = {"fp16": 65504.0, "bf16": 3.3895313892515355e38}
+_AXES: dict[tuple[int, ...], str] = {
+    (0, 2, 3, 1): ": NHWC bytes beside NCHW ones",
+    (0, 3, 1, 2): ": NCHW bytes beside NHWC ones",
+}
+_MOST = 0.5
+_FACTOR_FITS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """A reason, one line that tells it, and its numbers."""
+
+    reason: Reason = ""
+    told: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+def why(
+    got: npt.NDArray[Any],
+    golden: npt.NDArray[Any],
+    tensor: TensorRecord,
+    entire: Closeness,
+    single: Closeness | None = None,
+) -> Why:
+    """Return why a tensor differs; the reasons that leave least doubt are tried first.
+
+    Args:
+        got: The device's real values.
+        golden: Golden values, same shape.
+        tensor: The device's record: its type tells where its range ends.
+        entire: How they compare.
+        single: The node on golden operands, where that was computed.
+    """
+    if got.size > _MAX_ELEMENTS or got.dtype.kind in "OSUTc":
+        return Why()
+    import numpy as np
+
+    a = got.astype(np.float64).reshape(-1)
+    b = golden.astype(np.float64).reshape(-1)
+    found = _range(a, b, tensor) or _layout(got, golden, entire)
+    if found is None and not entire.nonfinite:
+        found = _saturation(a, b, tensor, entire) or _collapse(got, golden) or _scale(a, b)
+    return found or _precision(tensor, entire, single)
+
+
+def _range(a: Any, b: Any, tensor: TensorRecord) -> Why | None:
+    import numpy as np
+
+    lost = ~np.isfinite(a) & np.isfinite(b)
+    count = int(np.count_nonzero(lost))
+    if not count:
+        return None
+    largest = float(np.abs(b[lost]).max())
+    form = format_of(tensor)
+    limit = _LARGEST.get(form)
+    evidence = {"nonfinite": count, "elements": int(a.size), "largest_golden": largest}
+    if limit is not None and largest > limit:
+        told = f"golden values reach {largest:.6g} and {form} ends at {limit:.6g}"
+        return Why("range", told, {**evidence, "limit": limit})
+    told = f"{count} of {a.size} are NaN or Inf where golden values are finite (up to {largest:.6g}"
+    told += f", within {form}): a sum or a step inside passed its range)" if limit else ")"
+    return Why("range", told, evidence)
+
+
+def _layout(got: Any, golden: Any, entire: Closeness) -> Why | None:
+    """Return the order of axes in which the values would be golden."""
+    import numpy as np
+
+    if not 2 <= golden.ndim <= _MAX_RANK or sum(n > 1 for n in golden.shape) < 2:
+        return None
+    flat = got.reshape(-1)
+    before = 1 - entire.mismatches / max(entire.count, 1)
+    for order in itertools.permutations(range(golden.ndim)):
+        turned = golden.transpose(order)
+        moved = [axis for axis in order if golden.shape[axis] > 1]
+        if moved == sorted(moved):
+            continue  # only axes of length 1 moved: the same bytes
+        other = turned.reshape(-1)
+        probe = slice(None, None, max(flat.size // 4096, 1))
+        if not _near(flat[probe], other[probe], entire) or not _near(flat, other, entire):
+            continue
+        name = _AXES.get(order, "") if golden.ndim == 4 else ""
+        told = f"equals the golden values with their axes in the order {list(order)}{name}"
+        return Why(
+            "layout", told, {"permutation": list(order), "equal_before": before, "equal_after": 1.0}
+        )
+    if np.array_equal(flat[::-1], golden.reshape(-1)) and flat.size > 2:
+        return Why("layout", "equals the golden values in reverse order", {"equal_before": before})
+    return None
+
+
+def _near(a: Any, b: Any, entire: Closeness) -> bool:
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return bool(np.allclose(a, b, rtol=entire.rtol, atol=entire.atol, equal_nan=True))
+
+
+def _saturation(a: Any, b: Any, tensor: TensorRecord, entire: Closeness) -> Why | None:
+    import numpy as np
+
+    form = format_of(tensor)
+    quant = tensor.quantization
+    if form == "int8" and quant is not None and len(quant.scale) == 1:
+        low, high = _levels(tensor.dtype)
+        top = quant.scale[0] * (high - quant.zero_point[0])
+        bottom = quant.scale[0] * (low - quant.zero_point[0])
+    elif form in _LARGEST:
+        top, bottom = _LARGEST[form], -_LARGEST[form]
+    else:
+        return None
+    eps = 1e-6 * max(abs(top), abs(bottom))
+    over = ((a >= top - eps) & (b > top)) | ((a <= bottom + eps) & (b < bottom))
+    bad = np.abs(a - b) > entire.atol + entire.rtol * np.abs(b)
+    count = int(np.count_nonzero(over & bad))
+    if not count or count < _MOST * np.count_nonzero(bad):
+        return None
+    largest = float(np.abs(b).max())
+    told = f"{count} values stand at the limit {top:.6g} of {form} and should reach {largest:.6g}"
+    return Why("saturation", told, {"at_limit": count, "limit": top, "largest_golden": largest})
+
+
+def _levels(dtype: str) -> tuple[int, int]:
+    return (0, 255) if dtype.endswith("u1") else (-128, 127)
+
+
+def _collapse(got: Any, golden: Any) -> Why | None:
+    """Return whether channels that should vary hold one value."""
+    import numpy as np
+
+    if golden.size < 4:
+        return None
+    axis = 1 if golden.ndim > 2 else golden.ndim - 1
+    pairs = [np.moveaxis(x.astype(np.float64), axis, 0) for x in (got, golden)]
+    lanes, wanted = (p.reshape(p.shape[0], -1) for p in pairs)
+    if lanes.shape[1] < 2:
+        lanes, wanted = lanes.reshape(1, -1), wanted.reshape(1, -1)
+    flat = lanes.max(axis=1) == lanes.min(axis=1)
+    lively = wanted.max(axis=1) > wanted.min(axis=1)
+    dead = np.flatnonzero(flat & lively)
+    if not dead.size:
+        return None
+    first = int(dead[0])
+    spread = float(wanted[first].max() - wanted[first].min())
+    of = lanes.shape[0]
+    told = (
+        f"{dead.size} of {of} channels hold one value ({lanes[first, 0]:.6g} in channel {first}) "
+        f"where golden values span {spread:.6g}"
+    )
+    return Why(
+        "collapse", told, {"channels": [int(d) for d in dead[:16]], "of": of, "span": spread}
+    )
+
+
+def _scale(a: Any, b: Any) -> Why | None:
+    """Return the one factor that makes all values golden, where there is one."""
+    import numpy as np
+
+    both = np.isfinite(a) & np.isfinite(b)
+    x, y = a[both], b[both]
+    power = float(np.add.reduce(x * x))
+    if not power or x.size < 4:
+        return None
+    factor = float(np.add.reduce(x * y)) / power
+    norm = math.sqrt(float(np.add.reduce(y * y)))
+    left = math.sqrt(float(np.add.reduce((factor * x - y) ** 2)))
+    if not factor or abs(factor - 1) < 0.05 or not norm or left > _FACTOR_FITS * norm:
+        return None
+    told = f"golden values are {factor:.6g} times these (what is then left is {left / norm:.2g})"
+    return Why("scale", told, {"factor": factor, "relative_rest": left / norm})
+
+
+def _precision(tensor: TensorRecord, entire: Closeness, single: Closeness | None) -> Why:
+    form = format_of(tensor)
+    evidence: dict[str, Any] = {"snr_db": entire.snr, "max_abs": entire.max_abs}
+    if single is None:
+        if form == "fp32" and tensor.dtype in ("<f4", "<f8"):
+            return Why()
+        return Why("precision", f"rounding to {form}, or an error of what it reads", evidence)
+    evidence["single_mismatches"] = single.mismatches
+    if single.mismatches:
+        told = f"the node itself is beyond tolerance on golden operands (rounding to {form})"
+    else:
+        told = "the node is within tolerance on golden operands: the error was handed down"
+    return Why("precision", told, evidence)
