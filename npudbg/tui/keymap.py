@@ -61,8 +61,8 @@ KEYS: tuple[Key, ...] = (
     Key("command", "colon", "prompt(':')", ":", "type any debugger command (Tab completes)",
         "Debugging"),
     Key("fault", "o", "fault", "o", "origin: back to the first fault", "Finding"),
-    Key("next-finding", "right_square_bracket", "finding(1)", "]", "next finding", "Finding"),
-    Key("last-finding", "left_square_bracket", "finding(-1)", "[", "previous finding", "Finding"),
+    Key("next-finding", "right_square_bracket", "finding(1)", "]", "next error or warning", "Finding"),
+    Key("last-finding", "left_square_bracket", "finding(-1)", "[", "previous error or warning", "Finding"),
     Key("up", "u", "walk(True)", "u", "up: to the producer (the dirty one first)", "Finding"),
     Key("down", "d", "walk(False)", "d", "down: to a consumer", "Finding"),
     Key("back", "backspace", "back", "Backspace", "back to where you were", "Finding"),
@@ -87,6 +87,7 @@ KEYS: tuple[Key, ...] = (
     Key("zoom-out", "minus", "scale(4.0)", "-", "engines: more cycles", "Panes"),
     Key("values", "v", "values", "v", "memory: values or characters", "Panes"),
     Key("console", "l", "console", "l", "show or hide what commands printed", "Panes"),
+    Key("leave", "escape", "leave", "Esc", "leave prompt, console, zoom, help", "Program"),
     Key("help", "question_mark,f1", "help", "?", "this help", "Program"),
     Key("palette", "p,ctrl+p", "app.command_palette", "p", "command palette", "Program"),
     Key("quit", "q,ctrl+q", "quit", "q", "quit", "Program"),
@@ -98,7 +99,6 @@ LIST_HELP = (
     ("PgUp PgDn", "one page"),
     ("g G", "first, last line"),
     ("Enter", "go to what the line is about"),
-    ("Esc", "leave the prompt, the console, this help"),
 )
 
 FOOTER = (

@@ -34,13 +34,19 @@ class Port(Protocol):
 
     Attributes:
         live: The running program, or None for a replay.
-        simulated: Whether the record comes from the simulated device.
-        wants_quit: Whether the last line was ``quit``.
     """
 
     live: Live | None
-    simulated: bool
-    wants_quit: bool
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the record comes from the simulated device."""
+        ...
+
+    @property
+    def wants_quit(self) -> bool:
+        """Whether the last line was ``quit``."""
+        ...
 
     @property
     def seq(self) -> int:

@@ -297,10 +297,16 @@ class DebuggerScreen(Screen[None]):
 
     def action_run(self, verb: str) -> None:
         """Do a debugger verb and go where it stops."""
-        self.execute(verb)
+        self.execute(verb, quiet=True)
 
-    def execute(self, text: str) -> None:
-        """Execute a line of the debugger's language; more than a line opens the console."""
+    def execute(self, text: str, *, quiet: bool = False) -> None:
+        """Execute a line of the debugger's language.
+
+        Args:
+            text: The line.
+            quiet: The panes show where it stopped: the console stays as it is.
+                Otherwise more than one line opens it.
+        """
         before = self.port.seq
         lines = self.port.execute(text)
         if self.port.wants_quit:
@@ -316,7 +322,7 @@ class DebuggerScreen(Screen[None]):
         else:
             self._bars()
         self.query_one(TracePane).show_breaks()
-        if len(lines) > 1:
+        if len(lines) > 1 and not quiet:
             self.query_one("#console-box").add_class("-open")
         elif lines:
             self.say(Line((line(" ").spans[0], *lines[0].spans)))
@@ -326,7 +332,7 @@ class DebuggerScreen(Screen[None]):
         if self.selection.node is None:
             self.say(line((" nothing selected has a node to break on", "warn")))
             return
-        self.execute(self.port.toggle_break(self.selection.node))
+        self.execute(self.port.toggle_break(self.selection.node), quiet=True)
 
     def action_writer(self) -> None:
         """Go to the command that wrote the bytes shown."""
@@ -345,13 +351,17 @@ class DebuggerScreen(Screen[None]):
         self.select(subject_of(finding), finding=self.session.findings.index(finding))
 
     def action_finding(self, direction: int) -> None:
-        """Next or previous finding."""
+        """Next or previous error or warning; what only informs is passed by."""
         found = self.session.findings
         if not found:
             self.say(line((" no findings", "ok")))
             return
+        count = len(found)
         at = self.selection.finding
-        number = (at + direction) % len(found) if at is not None else 0
+        begin = (-1 if direction > 0 else count) if at is None else at
+        around = [(begin + direction * n) % count for n in range(1, count + 1)]
+        grave = [n for n in around if found[n].severity != "info"]
+        number = (grave or around)[0]
         self.select(subject_of(found[number]), finding=number)
         self.say(Line((line(" ").spans[0], *self.panes[0].main.source.line(
             number + 1, self.size.width - 2).spans)))  # fmt: skip
@@ -429,8 +439,8 @@ class DebuggerScreen(Screen[None]):
         """Show or hide what commands printed."""
         self.query_one("#console-box").toggle_class("-open")
 
-    def key_escape(self) -> None:
-        """Hide the console."""
+    def action_leave(self) -> None:
+        """Hide the console, end the zoom."""
         self.query_one("#console-box").remove_class("-open")
         if self.zoomed:
             self.action_zoom()

@@ -214,7 +214,10 @@ async def test_prompt_executes_completes_remembers_and_leaves(session_file, open
         assert "row 29" in text_of(app)
         await pilot.press("enter")
         assert port.executed[-1] == ""
-        await pilot.press("escape", "escape")
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not screen.query_one("PromptBar").display
+        await pilot.press("escape")
         await pilot.pause()
         assert "row 29" not in text_of(app)
         assert isinstance(app.focused, LineView)
