@@ -16,6 +16,7 @@ from npudbg.session.text import safe
 SHADES = " ░▒▓█"
 _ADDRESS = 11
 _MOST_OVERLAPS = 4
+_MOST_ADDRESS = 1 << 62
 
 
 def sram_lines(
@@ -51,7 +52,7 @@ def sram_lines(
     if not len(slots.within("command", low, high)):
         return [fit(each, width) for each in (title, line(("no command writes SRAM here", "dim")))]
     top = sram_slots.peak(slots, "command", low, high)
-    at = top.at if at is None else at
+    at = top.at if at is None else min(max(at, 0), session.n_commands - 1)
     time = (low, high) if axis == "command" else _cycles(session, low, high)
     lines = [title, *_map(session, slots, axis, time, at, rows, width)]
     lines += _figures(session, slots, low, high, at, top)
@@ -110,8 +111,8 @@ def capacity(session: Session, slots: Slots) -> tuple[int, int, bool]:
     Where it does not, what was used is taken.
     """
     for region in session.meta.regions:
-        if region.space == "sram" and region.nbytes > 0:
-            return region.base, region.base + region.nbytes, True
+        if region.space == "sram" and 0 <= region.base < _MOST_ADDRESS and region.nbytes > 0:
+            return region.base, min(region.base + region.nbytes, _MOST_ADDRESS), True
     if not len(slots):
         return 0, 0, False
     return int(slots.low.min()), int(slots.high.max()), False
@@ -174,8 +175,9 @@ def _figures(
     holes = sram_slots.gaps(slots, alive, base, end)
     free = sum(b - a for a, b in holes)
     largest = max((b - a for a, b in holes), default=0)
-    text = f"{numbers.nbytes(free)} in {len(holes)} gaps, the largest {numbers.nbytes(largest)}"
-    text += f" ({numbers.share(largest, free)} of what is free)" if free else ""
+    text = f"{numbers.nbytes(free)} in {len(holes)} gap{'s' if len(holes) != 1 else ''}, the "
+    text += f"largest {numbers.nbytes(largest)}"
+    text += f" ({numbers.share(largest, free)} of it)" if free else ""
     where = "" if known else ", of the range that was used"
     lines.append(line(("free ", "key"), f"at command {at}: {text}{where}"))
     return lines + _overlaps(session, slots, low, high)

@@ -261,9 +261,7 @@ def _writes_sram(rows: Rows) -> npt.NDArray[np.bool_]:
     return np.asarray(wanted, bool)
 
 
-def _covered(
-    low: Ints, high: Ints, edges: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def _covered(low: Ints, high: Ints, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return how much of each interval lies between each two edges: (intervals, edges - 1)."""
     inside: npt.NDArray[np.float64] = np.minimum(
         high[:, None].astype(np.float64), edges[None, 1:]
