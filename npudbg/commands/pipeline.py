@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from npudbg.backends.base import HostInput
+    from npudbg.device.calibration import Calibration
     from npudbg.graph.ir import Graph
     from npudbg.layers.case import Case, HostTensor, Preprocessing
-    from npudbg.session.records import Finding, Verdict
+    from npudbg.session.records import Finding, TensorRecord, Verdict
+    from npudbg.session.rerun import Poke
     from npudbg.targets.profile import Target
 
 Progress = Callable[[int, int, str], None]
@@ -43,6 +45,7 @@ class Job:
         keep_data: Whether tensor bytes are recorded.
         fused: Whether element-wise nodes are fused.
         faults: Specifications of hardware faults.
+        pokes: Bytes written into device memory while it runs.
         manifest: Facts of the runtime on the board (versions …).
         raised: What-if: names or labels of nodes kept in the model's own type.
         replace: What-if: arrays by name that take the place of an input, a weight or
@@ -68,6 +71,7 @@ class Job:
     keep_data: bool = True
     fused: bool = True
     faults: Sequence[str] = ()
+    pokes: Sequence[Poke] = ()
     manifest: Mapping[str, Any] = field(default_factory=dict)
     raised: frozenset[str] = frozenset()
     replace: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
@@ -131,6 +135,8 @@ def judge_run(
     notes: Sequence[str] = (),
     synthesised: frozenset[str] = frozenset(),
     loaded: bool = True,
+    recorded: Mapping[str, TensorRecord] | None = None,
+    calibration: Calibration | None = None,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
 ) -> Judged:
@@ -146,6 +152,8 @@ def judge_run(
         synthesised: Inputs that it made up.
         loaded: The arrays are npudbg's own copies of files; their addresses are
             then of no interest.
+        recorded: Host tensors of the run that is done again: places and owners are theirs.
+        calibration: int8 parameters of every tensor; they go before the job's ``calib``.
         progress: See :class:`~npudbg.backends.base.Request`.
         cancel: See there.
     """
@@ -154,6 +162,7 @@ def judge_run(
     from npudbg.backends.base import Request
     from npudbg.backends.simulated import Simulated, write_meta
     from npudbg.commands.golden import GoldenStep
+    from npudbg.commands.rerun import injections, keep
     from npudbg.device.faults.spec import parse as parse_fault
     from npudbg.layers.case import Case
     from npudbg.layers.counters import counters
@@ -176,7 +185,7 @@ def judge_run(
             f"{', '.join(target.compute.precisions)}; choose one of these"
         )
     _check_calib(job, precision)
-    hosts = host_tensors(arrays, job.host_addresses, target, loaded=loaded)
+    hosts = host_tensors(arrays, job.host_addresses, target, loaded=loaded, recorded=recorded)
     case = Case(
         target=target,
         precision=precision,
@@ -195,6 +204,7 @@ def judge_run(
         golden.open()
         for host, _ in hosts:
             _record_host(writer, host)
+        keep(writer, job, synthesised)
         request = Request(
             graph=graph,
             target=target,
@@ -202,7 +212,9 @@ def judge_run(
             inputs=tuple(i for _, i in hosts),
             precision=precision,
             fused=job.fused,
+            injections=injections(job.pokes),
             faults=[parse_fault(spec) for spec in job.faults],
+            calibration=calibration,
             raised=job.raised,
             replace=job.replace,
             options=job.options,
@@ -216,7 +228,7 @@ def judge_run(
             status = "not-run"
             write_meta(writer, request, "simulated")
         else:
-            if job.calib is not None:
+            if job.calib is not None and calibration is None:
                 request = replace(request, **_calibrated(job.calib, graph, arrays, request.notes))
             result = Simulated().run(request, writer)
             status, outputs = result.status, result.outputs
@@ -298,12 +310,23 @@ def host_tensors(
     target: Target,
     *,
     loaded: bool,
+    recorded: Mapping[str, TensorRecord] | None = None,
 ) -> list[tuple[HostTensor, HostInput]]:
     """Describe arrays as host tensors, and as buffers that a driver is handed.
+
+    Args:
+        arrays: By name.
+        addresses: Where they are said to lie on the board.
+        target: The profile.
+        loaded: They are npudbg's own copies of files.
+        recorded: Host tensors of an earlier run; an array of the same name stands for
+            that tensor and lies where it lay.
 
     Raises:
         UserError: An address is given for an input that the model does not have.
     """
+    from msgspec import structs
+
     from npudbg.agent.describe import describe, dtype_name, raw_copy
     from npudbg.backends.base import HostInput
     from npudbg.device.machine import HostBuffer
@@ -326,6 +349,9 @@ def host_tensors(
         facts = describe(array, name)
         text = array.dtype.kind in "OSUT"
         address = addresses.get(name, facts["address"])
+        before = None if recorded is None else recorded.get(name)
+        if before is not None and before.address is not None:
+            address = before.address
         record = TensorRecord(
             id=number,
             name=name,
@@ -341,6 +367,13 @@ def host_tensors(
             owner="npudbg" if loaded else facts["owner"],
             origin="measured",
         )
+        if before is not None:
+            record = structs.replace(
+                record,
+                address=address,
+                address_origin=before.address_origin,
+                owner=before.owner,
+            )
         raw = b"" if text else raw_copy(array).data
         host = HostTensor(record, facts, array)
         found.append((host, HostInput(record, HostBuffer(array, address, raw))))

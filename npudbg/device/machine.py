@@ -32,7 +32,7 @@ from npudbg.device.replacing import replacement
 from npudbg.device.residency import Residency
 from npudbg.device.staging import HostBuffer, results, stage_input
 from npudbg.device.tiling import Step, tile_group
-from npudbg.device.touched import StoppedError, TouchedGroup
+from npudbg.device.touched import StoppedError, TouchedGroup, poke
 from npudbg.device.values import Value
 from npudbg.graph.ir import Graph, Node
 from npudbg.session.commands import Kind, Status
@@ -180,6 +180,7 @@ class Machine:
         elif outcome.status == "hung":
             self.host.never_told(TIMEOUT_CYCLES)
         elif outcome.status == "complete":
+            self._poke_between()
             outcome.outputs = results(self)
         self._flush()
         if outcome.status == "complete" and self.touch.faults:
@@ -208,7 +209,13 @@ class Machine:
 
     # -- a group -------------------------------------------------------------------------
 
+    def _poke_between(self) -> None:
+        """Let injections strike that follow a command of no tile: a host operator, a flush."""
+        for each in self.touch.due(0, self.issuer.next_seq - 1):
+            poke(self, each, {})
+
     def _run_group(self, group: Sequence[Node]) -> None:
+        self._poke_between()
         live = []
         for node in group:
             if not self._fold(node):

@@ -61,9 +61,8 @@ class TouchedGroup:
         """
         first, last = (self.actions[0].seq, self.actions[-1].seq) if self.actions else (0, -1)
         pokes: dict[int, list[Injection]] = {}
-        for each in self.machine.touch.injections:
-            if first <= each.after <= last:
-                pokes.setdefault(each.after, []).append(each)
+        for each in self.machine.touch.due(first, last):
+            pokes.setdefault(each.after, []).append(each)
         try:
             for position, action in enumerate(self.actions):
                 self._one(position, action)

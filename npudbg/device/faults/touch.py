@@ -51,6 +51,7 @@ class Touch:
 
     Attributes:
         injections: Bytes by command.
+        waiting: Injections that have not struck yet.
         faults: Faults that have not acted yet.
         replays: Transfers that will be done once more: SRAM address and bytes.
     """
@@ -58,6 +59,11 @@ class Touch:
     injections: tuple[Injection, ...] = ()
     faults: list[Fault] = field(default_factory=list)
     replays: list[tuple[int, Bytes]] = field(default_factory=list)
+    waiting: list[Injection] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let every injection wait for its command."""
+        self.waiting = list(self.injections)
 
     @classmethod
     def plan(
@@ -105,6 +111,13 @@ class Touch:
     def active(self) -> bool:
         """Whether anything touches the run (it is then executed byte by byte)."""
         return bool(self.injections or self.faults or self.replays)
+
+    def due(self, low: int, high: int) -> list[Injection]:
+        """Take the waiting injections out that follow commands ``low`` to ``high``, in their order."""
+        found = [i for i in self.waiting if low <= i.after <= high]
+        if found:
+            self.waiting = [i for i in self.waiting if not low <= i.after <= high]
+        return sorted(found, key=lambda i: i.after)
 
     def take(self, kind: str, *, tensor: str | None = None) -> Fault | None:
         """Take a fault of a kind (for a tensor) out, if one waits."""
