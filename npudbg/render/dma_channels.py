@@ -67,7 +67,7 @@ def queue_of(session: Session, low: int, high: int) -> Queue:
     Overlap is held against all kernels of the record, also those outside the range.
     """
     moves, first, last = _transfers(session, low, high)
-    starts, ends, covered = _compute(session)
+    compute = _compute(session)
     nbytes = _moved(session, moves)
     channels = []
     for engine in np.unique(moves["engine"]).tolist():
@@ -77,6 +77,7 @@ def queue_of(session: Session, low: int, high: int) -> Queue:
         begun, ended = merged(rows["start"], rows["end"])
         until = np.maximum.accumulate(rows["end"])
         idle = np.maximum(rows["start"][1:] - until[:-1], 0)
+        hidden = _until(ended, *compute) - _until(begun, *compute)
         channels.append(
             Channel(
                 engine=engine,
@@ -84,11 +85,9 @@ def queue_of(session: Session, low: int, high: int) -> Queue:
                 nbytes=sizes,
                 idle=np.concatenate(([0], idle)).astype(np.int64),
                 busy=int((ended - begun).sum()),
-                covered=int(
-                    (_until(ended, starts, ends, covered) - _until(begun, starts, ends, covered)).sum()
-                ),
+                covered=int(hidden.sum()),
             )
-        )  # fmt: skip
+        )
     return Queue(tuple(channels), first, last)
 
 

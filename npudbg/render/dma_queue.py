@@ -7,7 +7,7 @@ import numpy as np
 from npudbg.render import numbers
 from npudbg.render.commands import engine_name, origin_of, what
 from npudbg.render.dma_channels import SMALL, Channel, Queue, queue_of
-from npudbg.render.fit import fit, left
+from npudbg.render.fit import fit, left, wrapped
 from npudbg.session.commands import Status
 from npudbg.session.lines import Line, Style, line
 from npudbg.session.reader import Session
@@ -52,7 +52,7 @@ def dma_lines(
         return [fit(each, width) for each in (*lines, line(("no transfers here", "dim")))]
     lines.append(line((_HEAD, "dim")))
     lines += [_summary(session, each, queue, target) for each in queue.channels]
-    lines.append(line((_legend(target), "dim")))
+    lines += wrapped(_legend(target), width, "dim")
     for channel in queue.channels:
         lines += _transfers(session, channel, width, at, most)
     return [fit(each, width) for each in lines]
@@ -118,11 +118,11 @@ def _transfers(
         current = int(upto[-1]) if len(upto) else -1
         first = min(max(current - most // 2, 0), max(len(rows) - most, 0))
     wide = max(len(str(session.n_commands)), 5)
+    head = f"  {'seq':>{wide}} {'cycle':>10} {'idle':>7} {'cycles':>7} {'bytes':>9} {'B/cyc':>6}"
     lines = [
         line((f"{engine_name(session, rows[0])}", "title")),
-        line((f"  {'seq':>{wide}} {'cycle':>10} {'idle':>7} {'cycles':>7} {'bytes':>9} "
-              f"{'B/cyc':>6}  transfer", "dim")),
-    ]  # fmt: skip
+        line((f"{head}  transfer", "dim")),
+    ]
     room = max(width - wide - 48, 12)
     for place in range(first, min(first + most, len(rows))):
         row, size, idle = rows[place], int(channel.nbytes[place]), int(channel.idle[place])

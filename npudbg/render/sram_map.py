@@ -47,8 +47,10 @@ def sram_lines(
     slots = sram_slots.slots_of(session) if slots is None else slots
     low, high = max(low, 0), min(high, session.n_commands)
     title = line(
-        ("SRAM", "title"), f" over commands {low}..{max(high - 1, low)}", (f"  {origin_of(session)}", "dim")
-    )  # fmt: skip
+        ("SRAM", "title"),
+        f" over commands {low}..{max(high - 1, low)}",
+        (f"  {origin_of(session)}", "dim"),
+    )
     if not len(slots.within("command", low, high)):
         return [fit(each, width) for each in (title, line(("no command writes SRAM here", "dim")))]
     top = sram_slots.peak(slots, "command", low, high)
@@ -190,9 +192,8 @@ def _overlaps(session: Session, slots: Slots, low: int, high: int) -> list[Line]
         text = "none" if found.complete else "none found, not all were looked at"
         return [line(("overlaps ", "key"), (text, "ok" if found.complete else "warn"))]
     more = "" if found.complete else " at least"
-    lines = [
-        line(("overlaps ", "key"), (f"{count:,}{more}: written into while still to be read", "error"))
-    ]  # fmt: skip
+    text = f"{count:,}{more}: written into while still to be read"
+    lines = [line(("overlaps ", "key"), (text, "error"))]
     for first, other in found.pairs[:_MOST_OVERLAPS].tolist():
         a = max(int(slots.low[first]), int(slots.low[other]))
         b = min(int(slots.high[first]), int(slots.high[other]))
