@@ -69,14 +69,14 @@ class Rerun(Record, frozen=True):
     """
 
     fused: bool = True
-    dims: dict[str, int] = {}
-    preprocessing: dict[str, dict[str, Any]] = {}
-    manifest: dict[str, Any] = {}
+    dims: dict[str, int] = msgspec.field(default_factory=dict)
+    preprocessing: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    manifest: dict[str, Any] = msgspec.field(default_factory=dict)
     synthesised: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     pokes: tuple[Poke, ...] = ()
     raised: tuple[str, ...] = ()
-    replaced: dict[str, Kept] = {}
+    replaced: dict[str, Kept] = msgspec.field(default_factory=dict)
     golden: str | None = None
     golden_mode: str = "entire"
     atol: float | None = None

@@ -113,7 +113,7 @@ class Touch:
         return bool(self.injections or self.faults or self.replays)
 
     def due(self, low: int, high: int) -> list[Injection]:
-        """Take the waiting injections out that follow commands ``low`` to ``high``, in their order."""
+        """Take out the injections that wait for commands ``low`` to ``high``, in their order."""
         found = [i for i in self.waiting if low <= i.after <= high]
         if found:
             self.waiting = [i for i in self.waiting if not low <= i.after <= high]
