@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npudbg.graph.ir import Graph
 
 _MAX_DUMPS = 100_000
-_ELSEWHERE = ("golden", "npy", "golden/npy")
+_ELSEWHERE = ("golden/npy", "golden", "npy")
 
 
 class Arrays(Mapping[str, Any]):
@@ -153,10 +153,9 @@ def _of_folder(path: Path, graph: Graph) -> Golden:
     from npudbg.graph import npy
 
     folder, files = _dumps(path)
-    names, notes = _layer_names(folder)
+    names = _layer_names(folder)
     held = {names.get(f.stem, f.stem): f for f in files}
-    if names:
-        notes = (f"names are from {MAP_FILE}",)
+    notes = (f"names are from {MAP_FILE}",) if names else ()
     pairs = _paired(list(held), graph, path)
 
     def maker(file: Path) -> Callable[[], Any]:
@@ -173,7 +172,11 @@ def _of_folder(path: Path, graph: Graph) -> Golden:
 
 def _dumps(path: Path) -> tuple[Path, list[Path]]:
     where = f"--golden {safe(path)}"
-    for folder in (path, *(path / name for name in _ELSEWHERE)):
+    places = [path, *(path / name for name in _ELSEWHERE)]
+    if _has_map(path):
+        # The top of an analysis: what lies there beside its folders is its input.
+        places = places[1:] + places[:1]
+    for folder in places:
         try:
             if not folder.is_dir():
                 continue
@@ -187,13 +190,20 @@ def _dumps(path: Path) -> tuple[Path, list[Path]]:
     raise UserError(f"{where}: holds no .npy file; save each tensor as NAME.npy")
 
 
-def _layer_names(folder: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+def _layer_names(folder: Path) -> dict[str, str]:
     """Return layer names by file stem, from a map beside the dumps or above them."""
     absolute = folder.absolute()
     for place in (absolute, *list(absolute.parents)[:2]):
-        if (place / MAP_FILE).is_file():
-            return read_map(place / MAP_FILE), ()
-    return {}, ()
+        if _has_map(place):
+            return read_map(place / MAP_FILE)
+    return {}
+
+
+def _has_map(folder: Path) -> bool:
+    try:
+        return (folder / MAP_FILE).is_file()
+    except OSError:
+        return False
 
 
 def _of_file(what: str, graph: Graph) -> Golden:

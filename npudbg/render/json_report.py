@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from npudbg.render.golden import golden_record
+from npudbg.session.golden import Closeness, GoldenRecord, GoldenRow
 from npudbg.session.jsonable import finding_dict, finite, jsonable
 from npudbg.session.reader import Session
 from npudbg.session.records import (
@@ -57,6 +59,7 @@ def report(session: Session, *, path: Path | str | None = None) -> dict[str, Any
         "commands": session.n_commands,
         "notes": list(meta.notes),
         "session": None if path is None else str(path),
+        **_golden(golden_record(session)),
     }
 
 
@@ -136,6 +139,49 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "ruled_out": list(verdict.ruled_out),
         "finding": verdict.finding,
     }
+
+
+def _golden(record: GoldenRecord | None) -> dict[str, Any]:
+    """Return the golden comparison under its key; nothing where there was none."""
+    if record is None:
+        return {}
+    first = record.rows[record.first].name if 0 <= record.first < len(record.rows) else None
+    return {
+        "golden": {
+            "what": record.what,
+            "origin": record.origin,
+            "optimised": record.optimised,
+            "mode": record.mode,
+            "compared": record.compared,
+            "differing": record.differing,
+            "first": first,
+            "tensors": [_golden_row(row) for row in record.rows],
+            "left_off": record.left_off,
+            "unmatched": list(record.unmatched),
+            "notes": list(record.notes),
+        }
+    }
+
+
+def _golden_row(row: GoldenRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "node": None if row.node < 0 else row.node,
+        "role": row.role,
+        "dtype": row.dtype,
+        "shape": list(row.shape),
+        "differs": row.differs,
+        "reason": row.reason,
+        "told": row.told,
+        "entire": _closeness(row.entire),
+        "single": _closeness(row.single),
+    }
+
+
+def _closeness(found: Closeness | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {name: finite(getattr(found, name)) for name in Closeness.__struct_fields__}
 
 
 def _counter(counter: Counter) -> dict[str, Any]:
