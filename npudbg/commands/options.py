@@ -166,7 +166,6 @@ def _add_golden(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--golden-mode",
         choices=GOLDEN_MODES,
-        default="entire",
         help="entire: the run as it was; single: each node on golden operands (default entire)",
     )
     group.add_argument("--atol", metavar="X", help="largest |got - golden| (default: by format)")
@@ -409,11 +408,16 @@ def parse_golden(args: argparse.Namespace) -> dict[str, Any]:
                 f"--{option} {safe(text)}: expected a number of 0 or more, for example 1e-3"
             )
         found[option] = number
+    mode = getattr(args, "golden_mode", None)
     if what is None:
+        if mode is not None:
+            raise UserError(
+                "--golden-mode: of no effect without --golden; say what to compare with"
+            )
         return {}
     if not what:
         raise UserError("--golden: expected ort, a session, a .npz, a directory or a file")
-    return {"golden": what, "golden_mode": args.golden_mode, **found}
+    return {"golden": what, "golden_mode": mode or "entire", **found}
 
 
 def _address(text: str) -> int | None:

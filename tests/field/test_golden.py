@@ -288,6 +288,7 @@ def test_from_the_command_line(overflowing, tmp_path, capsys):
         (["--golden", "ort", "--atol", "nan"], "--atol nan"),
         (["--golden", "ort", "--rtol", "-1"], "--rtol -1"),
         (["--atol", "1"], "without --golden"),
+        (["--golden-mode", "both"], "without --golden"),
     ],
 )
 def test_refusals(plain, options, told, tmp_path, capsys, monkeypatch):
