@@ -1,72 +1,79 @@
-"""Which addresses each chunk of commands writes: what lets a search skip a million commands.
-
-Memory on chip is used over and over, so the writes of thousands of commands melt
-into a few ranges.  Each chunk is looked at once, when a search first comes to it.
-"""
+"""Skipping a million commands: which chunks can have written a byte, and which cannot."""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 
 from npudbg.debugger.geometry import Bools, Ints
-from npudbg.session.commands import Space
+from npudbg.session.coverage import cover
 from npudbg.session.reader import Session
 
 
 class Coverage:
-    """The ranges that each stored chunk of commands writes, merged, by space."""
+    """The ranges that each stored chunk of commands writes.
+
+    They stand in the session; where its writer died before it wrote them, every chunk
+    is looked at once.
+    """
 
     def __init__(self, session: Session) -> None:
-        """Look at nothing yet."""
+        """Read nothing yet."""
         self._session = session
-        self._merged: dict[int, dict[int, tuple[Ints, Ints]]] = {}
 
-    def ranges(self, at: int, space: int) -> tuple[Ints, Ints]:
-        """Return first and one-past-last addresses that chunk ``at`` writes, ascending."""
-        known = self._merged.get(at)
-        if known is None:
-            known = self._merged[at] = self._look(at)
-        return known[space]
+    def newest(self, space: int, places: Ints, last: int) -> int:
+        """Return the last chunk up to ``last`` that may write one of some addresses, or -1.
+
+        Args:
+            space: Address space.
+            places: Addresses, ascending.
+            last: The chunk to begin with, going back.
+        """
+        spaces, lows, highs, chunks = self._table
+        count = int(np.searchsorted(chunks, last, "right"))
+        hit = (spaces[:count] == space) & (lows[:count] <= places[-1])
+        near = np.flatnonzero(hit & (highs[:count] > places[0]))
+        inside = np.searchsorted(places, lows[near]) < np.searchsorted(places, highs[near])
+        found = chunks[near[inside]]
+        return int(found[-1]) if len(found) else -1
 
     def touched(self, at: int, space: int, low: int, high: int) -> bool:
         """Whether chunk ``at`` may write into ``low <= address < high``."""
-        first, last = self._session.written_range(at, space)
-        if first >= high or last <= low:
-            return False
-        starts, stops = self.ranges(at, space)
-        place = int(np.searchsorted(stops, low, "right"))
-        return place < len(starts) and int(starts[place]) < high
+        lows, highs = self._ranges(at, space)
+        return bool(((lows < high) & (highs > low)).any())
 
     def written(self, at: int, space: int, places: Ints) -> Bools:
         """Return which addresses chunk ``at`` may write."""
-        starts, stops = self.ranges(at, space)
-        if not len(starts):
+        lows, highs = self._ranges(at, space)
+        if not len(lows):
             return np.zeros(len(places), bool)
-        place = np.searchsorted(stops, places, "right")
-        near = np.minimum(place, len(starts) - 1)
-        found: Bools = (place < len(starts)) & (starts[near] <= places)
+        place = np.searchsorted(highs, places, "right")
+        near = np.minimum(place, len(lows) - 1)
+        found: Bools = (place < len(lows)) & (lows[near] <= places)
         return found
 
-    def _look(self, at: int) -> dict[int, tuple[Ints, Ints]]:
-        rows = self._session.chunk(at)
-        space, dst = rows["dst_space"], rows["dst"]
-        end = dst + rows["nbytes"]
-        return {
-            int(each): _merge(dst[space == each], end[space == each])
-            for each in (Space.HOST, Space.DDR, Space.SRAM)
-        }
+    def _ranges(self, at: int, space: int) -> tuple[Ints, Ints]:
+        spaces, lows, highs, chunks = self._table
+        first, last = np.searchsorted(chunks, (at, at + 1))
+        mine = spaces[first:last] == space
+        return lows[first:last][mine], highs[first:last][mine]
 
-
-def _merge(starts: Ints, stops: Ints) -> tuple[Ints, Ints]:
-    """Return the union of ranges as disjoint ranges in ascending order."""
-    keep = stops > starts
-    starts, stops = starts[keep], stops[keep]
-    if not len(starts):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    order = np.argsort(starts, kind="stable")
-    starts, stops = starts[order], np.maximum.accumulate(stops[order])
-    fresh = np.ones(len(starts), bool)
-    fresh[1:] = starts[1:] > stops[:-1]
-    firsts = np.flatnonzero(fresh)
-    lasts = np.append(firsts[1:] - 1, len(starts) - 1)
-    return starts[firsts].astype(np.int64), stops[lasts].astype(np.int64)
+    @cached_property
+    def _table(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """Space, first and one-past-last address, and chunk of every range, by chunk."""
+        session = self._session
+        starts = np.array(session.chunk_starts, np.int64)
+        rows = session.coverage()
+        if rows is None or not np.isin(rows["first_seq"], starts).all():
+            parts = [cover(session.chunk(at)) for at in range(len(starts))]
+            rows = np.concatenate(parts) if parts else cover(session.commands(0, 0))
+        chunks = np.searchsorted(starts, rows["first_seq"])
+        order = np.lexsort((rows["low"], rows["space"], chunks))
+        rows = rows[order]
+        return (
+            np.ascontiguousarray(rows["space"]),
+            np.ascontiguousarray(rows["low"]),
+            np.ascontiguousarray(rows["high"]),
+            np.ascontiguousarray(chunks[order]).astype(np.int64),
+        )

@@ -219,11 +219,12 @@ class Interpreter:
         if match is None:
             raise DebuggerError("a verb comes first; help lists them", text, 0)
         word, rest = match[1], match[2]
+        verb = self.registry.find(word)
         # `s5` counts and `x/16fh` has a format; anything else is a word of its own.
         apart = not rest or rest[0].isspace() or rest[0] == "/"
-        if not apart and (len(word) > 1 or not rest[0].isdigit()):
+        if not apart and not (verb.group == "Moving" and rest.strip().isdigit()):
             raise DebuggerError(f"no verb {safe(word + rest.split()[0], 30)}; help lists them")
-        return self.registry.find(word), rest.strip()
+        return verb, rest.strip()
 
     def _run(self, verb: Verb, rest: str) -> list[Line]:
         before = self.context.cursor.seq

@@ -20,7 +20,7 @@ from npudbg.session.commands import Kind
 from npudbg.session.records import Finding
 from npudbg.session.text import safe
 
-_IF = re.compile(r"(?:^|\s)if(?=[\s(])")
+_IF = re.compile(r"(?:^|\s)if(?=[\s(]|$)")
 _MOST_OF_AN_OPERATOR = 100_000
 
 
@@ -42,7 +42,11 @@ class Location:
 
 
 def split_condition(text: str) -> tuple[str, str]:
-    """Split ``LOCATION if CONDITION`` (either may be empty)."""
+    """Split ``LOCATION if CONDITION``; either may be left out.
+
+    Raises:
+        DebuggerError: Nothing follows the ``if``.
+    """
     quote = ""
     for at, char in enumerate(text):
         if quote:
@@ -52,7 +56,10 @@ def split_condition(text: str) -> tuple[str, str]:
         else:
             match = _IF.match(text, at)
             if match is not None:
-                return text[:at].strip(), text[match.end() :].strip()
+                test = text[match.end() :].strip()
+                if not test:
+                    raise DebuggerError("expected an expression after if, as in: b n if nan(out)")
+                return text[:at].strip(), test
     return text.strip(), ""
 
 
@@ -62,8 +69,6 @@ def condition(text: str) -> Node:
     Raises:
         DebuggerError: It is no expression.
     """
-    if not text:
-        raise DebuggerError("expected an expression after if, as in: b conv1 if nan(out)")
     return parse(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -113,18 +114,16 @@ class State:
         """Return the newest writer of each address, and these commands' rows."""
         writers = np.full(len(places), INITIAL, np.int64)
         rows: dict[int, Any] = {}
-        starts = self.session.chunk_starts
-        at = int(np.searchsorted(np.array(starts, np.int64), seq, "right")) - 1
-        missing = np.ones(len(places), bool)
-        low, high = int(places[0]), int(places[-1]) + 1
-        while at >= 0 and missing.any():
-            if self.coverage.touched(at, space, low, high):
-                left = np.flatnonzero(missing)
-                left = left[self.coverage.written(at, space, places[left])]
-                if len(left):
-                    self._search(self.session.chunk(at), space, places, left, seq, writers, rows)
-                    missing = writers < 0
-            at -= 1
+        last = bisect.bisect_right(self.session.chunk_starts, seq) - 1
+        left = np.arange(len(places))
+        while len(left):
+            last = self.coverage.newest(space, places[left], last)
+            if last < 0:
+                break
+            here = left[self.coverage.written(last, space, places[left])]
+            self._search(self.session.chunk(last), space, places, here, seq, writers, rows)
+            left = np.flatnonzero(writers < 0)
+            last -= 1
         return writers, rows
 
     def _search(

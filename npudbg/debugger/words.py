@@ -68,7 +68,8 @@ def box(context: Context, row: Any) -> str:
             row["box"][: min(len(dims), MAX_BOX_RANK)].tolist(), dims, strict=False
         )
     ]
-    return "" if all(p == ":" for p in parts) else f"[{','.join(parts)}]"
+    empty = not bool((row["box"][:, 1] > row["box"][:, 0]).any())
+    return "" if empty or all(p == ":" for p in parts) else f"[{','.join(parts)}]"
 
 
 def engine(context: Context, row: Any) -> str:

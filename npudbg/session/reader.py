@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from npudbg.session import codec, schema
 from npudbg.session.commands import ACCESS, COMMAND, Rows, Space
+from npudbg.session.coverage import COVER
 from npudbg.session.dtypes import numpy_dtype
 from npudbg.session.errors import SessionError
 from npudbg.session.records import Counter, Finding, Meta, NodeRecord, TensorRecord, Verdict
@@ -28,6 +29,7 @@ from npudbg.session.writer import unpack_rows
 T = TypeVar("T")
 _MAX_RECORD = 8 << 20
 _MAX_CHUNK_ROWS = 1 << 20
+_MAX_COVERAGE = 256 << 20
 _CACHE_ROWS = 64
 _SPACES = {Space.SRAM: "sram", Space.DDR: "ddr", Space.HOST: "host"}
 
@@ -253,10 +255,20 @@ class Session:
         """Return the rows of the chunk at index ``at`` of :attr:`chunk_starts`."""
         return self._chunk(at)
 
-    def written_range(self, at: int, space: int) -> tuple[int, int]:
-        """Return the address range that a chunk writes in a space (empty when low >= high)."""
-        index = self._ranges.get(_SPACES.get(Space(space), ""))
-        return (1, 0) if index is None else index[at]
+    def coverage(self) -> Rows | None:
+        """Return the ranges that each chunk writes (:data:`~npudbg.session.coverage.COVER`).
+
+        None where the writer died before it wrote them.
+        """
+        stored: tuple[int, int, bytes] | None = self._meta(
+            "coverage", tuple[int, int, bytes], None
+        )
+        if stored is None:
+            return None
+        kind, nbytes, packed = stored
+        if not 0 <= nbytes <= _MAX_COVERAGE or nbytes % COVER.itemsize:
+            raise SessionError(f"{self.path}: the index of written addresses is damaged")
+        return unpack_rows(codec.decode(kind, packed, nbytes), COVER)
 
     def accesses(self, low: int, high: int) -> Rows:
         """Return access rows (reads) of commands with ``low <= seq < high``."""

@@ -24,6 +24,7 @@ import xxhash
 
 from npudbg.session import codec, schema
 from npudbg.session.commands import ACCESS, COMMAND, Rows, Space
+from npudbg.session.coverage import COVER, cover
 from npudbg.session.errors import UserError
 from npudbg.session.records import Counter, Finding, Meta, NodeRecord, TensorRecord, Verdict
 
@@ -92,6 +93,7 @@ class SessionWriter:
         self._n_rows = 0
         self._accesses: list[Rows] = []
         self._n_accesses = 0
+        self._coverage: list[Rows] = []
         self._total_commands = 0
         self._max_cycle = 0
         self._stored = 0
@@ -188,6 +190,7 @@ class SessionWriter:
             return self._partial
         self._flush_rows()
         self._flush_accesses()
+        self._submit(self._store_coverage, (), 0)
         self._set("commands", {"count": self._total_commands, "cycles": self._max_cycle})
         self._set("status", status)
         self._stop()
@@ -357,6 +360,7 @@ class SessionWriter:
     def _store_rows(self, rows: Rows) -> None:
         packed = pack_rows(rows)
         kind, stored = codec.encode(packed)
+        self._coverage.append(cover(rows))
         ranges = [v for s in (Space.SRAM, Space.DDR, Space.HOST) for v in _written(rows, s)]
         self._db.execute(
             "INSERT INTO command VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -371,6 +375,12 @@ class SessionWriter:
                 stored,
             ),
         )
+
+    def _store_coverage(self) -> None:
+        packed = pack_rows(np.concatenate([np.zeros(0, COVER), *self._coverage]))
+        kind, stored = codec.encode(packed)
+        value = _pack((kind, len(packed), bytes(stored)))
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?,?)", ("coverage", value))
 
     def _flush_accesses(self) -> None:
         if not self._n_accesses:

@@ -150,6 +150,9 @@ class _Evaluator:
         if node.op == "or":
             return True if truth(left) else truth(self.value(node.right))
         right = self.value(node.right)
+        if node.op not in ("==", "!="):
+            # `node < 12` compares numbers; what has none stays a word.
+            left, right = _numbered(left), _numbered(right)
         if isinstance(left, (Word, str, tuple)) or isinstance(right, (Word, str, tuple)):
             return self._words(node, left, right)
         if isinstance(left, ArrayValue) or isinstance(right, ArrayValue):
@@ -275,6 +278,10 @@ class _Evaluator:
         if isinstance(held, (bool, int, float, complex)):
             return held
         raise self.wrong("expected a number", node)
+
+
+def _numbered(value: Value) -> Value:
+    return value.number if isinstance(value, Word) and value.number is not None else value
 
 
 def element(

@@ -134,7 +134,7 @@ def _cos(one: Value, two: Value) -> Value:
     length = float(np.sqrt((a * a).sum()) * np.sqrt((b * b).sum()))
     if length == 0:
         return 1.0 if not a.any() and not b.any() else 0.0
-    return float((a * b).sum() / length)
+    return float(np.clip((a * b).sum() / length, -1, 1))
 
 
 def _snr(one: Value, two: Value) -> Value:

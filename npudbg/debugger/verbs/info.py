@@ -48,6 +48,8 @@ TOPICS: dict[str, Run] = {
     "bookmarks": _bookmarks,
 }
 """What there is information about."""
+_SHORT = {"b": "breakpoints", "break": "breakpoints", "r": "registers", "t": "tensor",
+          "n": "node", "f": "findings", "c": "command", "m": "memory"}  # fmt: skip
 
 
 def info(context: Context, text: str) -> list[Line]:
@@ -58,11 +60,12 @@ def info(context: Context, text: str) -> list[Line]:
             line((f"info {name:<12} ", "key"), (run.__doc__ or "").strip().splitlines()[0])
             for name, run in TOPICS.items()
         ]
+    word = _SHORT.get(word, word)
     if word in TOPICS:
         return TOPICS[word](context, rest.strip())
     found = [name for name in TOPICS if name.startswith(word)]
-    # gdb's `info b`, and `info t` for one tensor or all: the first of a kind is meant.
-    if len({TOPICS[name] for name in found}) == 1 or (found and found[0].rstrip("s") == found[-1]):
+    # Of `node` and `nodes` the plural is meant: it needs no name.
+    if len({TOPICS[name].__module__ + name.rstrip("s") for name in found}) == 1:
         return TOPICS[found[0]](context, rest.strip())
     if found:
         raise DebuggerError(f"info {safe(word, 20)} can be {', '.join(found)}")

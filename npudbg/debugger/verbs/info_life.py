@@ -35,7 +35,7 @@ def life(context: Context, text: str) -> list[Line]:
         f"{kind}, strides {record.strides}, offset {record.offset} B",
         _step(context, flushes, "flushed by", no_flush),
         _step(context, rows[_transfers(rows)], "moved by", "no transfer is in the record"),
-        _execution(context, shown, rows),
+        _execution(context, (record, shown), rows),
         _step(context, drops, "invalidated by", _waiting(context, shown)),
     )
     for number, (name, words_) in enumerate(zip(_STEPS, texts, strict=True), 1):
@@ -81,11 +81,12 @@ def _step(context: Context, rows: Rows, done: str, missing: str) -> str:
     return f"{done} {which}, {total}, until cycle {int(rows['end'].max()):,} ({context.origin})"
 
 
-def _execution(context: Context, record: TensorRecord, rows: Rows) -> str:
+def _execution(context: Context, records: tuple[TensorRecord, ...], rows: Rows) -> str:
     made = rows[(rows["kind"] == Kind.KERNEL) | ((rows["kind"] == Kind.HOST) & (rows["node"] >= 0))]
     parts = [_step(context, made, "made by", "")] if len(made) else []
     nodes = context.session.nodes
-    readers = [nodes[n] for n in record.consumers if 0 <= n < len(nodes)]
+    numbers = dict.fromkeys(n for r in records for n in r.consumers if 0 <= n < len(nodes))
+    readers = [nodes[n] for n in numbers]
     for node in readers[:4]:
         parts.append(f"read by node {node.index} {safe(node.op_type, 20)} {safe(node.status, 12)}")
     return "; ".join(parts) or "read by no node"

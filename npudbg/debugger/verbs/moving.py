@@ -295,7 +295,7 @@ VERBS = (
     Verb(
         "goto",
         _goto,
-        "goto SEQ | cycle N | +N | -N | BOOKMARK | LOCATION",
+        "goto SEQ | cycle N | +N | -N | start | end | BOOKMARK | LOCATION",
         "to a place at once",
         _GROUP,
         ("go", "jump", "j"),

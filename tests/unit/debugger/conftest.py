@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fake import build
+from fake_device import build
 
 from npudbg.debugger.interpreter import Interpreter
 from npudbg.session.reader import Session
@@ -34,6 +34,18 @@ def run(debugger):
         for text in texts:
             lines = debugger.execute(text)
             assert not debugger.failed, [each.text for each in lines]
+        return "\n".join(each.text for each in lines)
+
+    return execute
+
+
+@pytest.fixture
+def failed(debugger):
+    """Execute a line that is a mistake; return what it printed."""
+
+    def execute(text):
+        lines = debugger.execute(text)
+        assert debugger.failed, text
         return "\n".join(each.text for each in lines)
 
     return execute

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake import DDR, DDR_BYTES, SRAM, SRAM_BYTES, build
+from fake_device import DDR, DDR_BYTES, SRAM, SRAM_BYTES, build
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -7,6 +7,7 @@ indexing alone; the oracle replays them one by one and shares no code with the d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -146,7 +147,8 @@ class Fake:
     def host(self, node, tensor, kind=Kind.HOST, src=(Space.NONE, 0)):
         array, address = self.arrays[tensor], self.tensors[tensor].address
         box = [(0, n) for n in array.shape]
-        seq = self.issue(kind, "host", node, tensor, -1, src, (Space.DDR, address), array.nbytes, box)
+        goal = (Space.DDR, address)
+        seq = self.issue(kind, "host", node, tensor, -1, src, goal, array.nbytes, box)
         places, data = np.arange(array.nbytes), self.packed(tensor, box)
         self.events.append(Event(seq, seq, Space.DDR, address + places, data))
         self.history[tensor].append((seq, places, data))
@@ -190,7 +192,7 @@ class Fake:
             writer.add_node(node)
             for each in node.inputs:
                 consumers.setdefault(each, []).append(node.index)
-        for number, record in self.tensors.items():
+        for number in list(self.tensors):
             self.change(number, consumers=tuple(consumers.get(number, ())),
                         blob=writer.put_array(self.arrays[number]))  # fmt: skip
             writer.add_tensor(self.tensors[number])
@@ -308,8 +310,10 @@ def build(path: Path, seed: int = 0, nodes: int = 6) -> Fake:
         cuts = [0, 2, 5, 8] if number % 2 else [0, 4, 8]
         fixed = fake.load(number, weight, 0, [(0, 4), (0, 5)], SRAM, -1)
         stores = []
-        for tile, (low, high) in enumerate(zip(cuts, cuts[1:], strict=False)):
-            box = [(0, 2), (0, 6), (low, high)] if number % 2 else [(0, 2), (tile * 3, tile * 3 + 3), (0, 8)]
+        for tile, (low, high) in enumerate(pairwise(cuts)):
+            box = [(0, 2), (tile * 3, tile * 3 + 3), (0, 8)]
+            if number % 2:
+                box = [(0, 2), (0, 6), (low, high)]
             area = SRAM + 128 + (tile % halves) * 800
             size = len(fake.packed(source, box))
             got = fake.load(number, source, tile, box, area, by)
@@ -327,7 +331,8 @@ def build(path: Path, seed: int = 0, nodes: int = 6) -> Fake:
             stores.append(fake.store(number, out, tile, box, area + 400, made))
         by = stores[-1]
         fake.change(out, first_seq=stores[0], last_seq=by)
-        fake.node(("Conv", "Relu", "Add")[number % 3], f"node{number}", (source, weight), (out,), begin)
+        op = ("Conv", "Relu", "Add")[number % 3]
+        fake.node(op, f"node{number}", (source, weight), (out,), begin, tiles=len(stores))
         source = out
     fake.write_back(source, 8, np.full(16, 0xEE, np.uint8))
     fake.issue(Kind.WAIT, "host", -1, -1, -1, (Space.NONE, 0), (Space.NONE, 0), 0, ())

@@ -1,0 +1,108 @@
+"""`npudbg replay` as a process: scripts, exit codes, the plain prompt."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from npudbg.session.writer import SessionWriter
+
+
+def replay(*args, stdin="", **more):
+    return subprocess.run(
+        [sys.executable, "-m", "npudbg", "replay", *map(str, args)],
+        capture_output=True, text=True, check=False, input=stdin, timeout=60, **more,
+    )  # fmt: skip
+
+
+def test_commands_and_scripts_in_their_order(made, tmp_path):
+    script = tmp_path / "s.gdb"
+    script.write_text("# to the second node\nb node1\nc\n")
+    done = replay(made.path, "--batch", "-ex", "goto 2", "-x", script, "-ex", "p node", "-ex", "q",
+                  "-ex", "nonsense")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("> ") and "      2 " in lines[0]
+    assert "STOP breakpoint 1" in done.stdout
+    assert lines[-1] == "= node1 (1)"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["-ex", "goto 2", "-ex", "nonsense"], "-ex 2: nonsense: no verb"),
+        (["-x", "/nonexistent/script"], "no such script"),
+        (["-ex"], "expected one argument"),
+    ],
+)
+def test_a_failing_command_is_one_line_and_exit_2(made, args, words):
+    done = replay(made.path, "--batch", *args)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_failing_script_says_its_line(made, tmp_path):
+    script = tmp_path / "bad.gdb"
+    script.write_text("where\n\np 1 +\n")
+    done = replay(made.path, "-x", script)
+    assert done.returncode == 2
+    assert "bad.gdb:3: p 1 +: expected a value, got the end" in done.stderr
+
+
+@pytest.mark.parametrize("content", [None, b"", b"text", b"SQLite format 3\0" + bytes(200)])
+def test_what_is_no_session_is_one_line_and_exit_2(tmp_path, content):
+    path = tmp_path / "bad.npudbg"
+    if content is not None:
+        path.write_bytes(content)
+    done = replay(path, "--batch", "-ex", "where")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "bad.npudbg" in done.stderr
+
+
+def test_commands_from_a_pipe(made):
+    done = replay(made.path, stdin="goto 3\n\nwhen\n")
+    assert done.returncode == 0
+    assert "command 3 of 0.." in done.stdout
+    done = replay(made.path, stdin="goto 3\nwhat\n")
+    assert done.returncode == 2
+    assert "stdin:2: what" in done.stderr
+
+
+def test_a_dumb_terminal_gets_the_plain_prompt(made):
+    host, guest = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "npudbg", "replay", str(made.path)],
+        stdin=guest, stdout=guest, stderr=guest, env={**os.environ, "TERM": "dumb"},
+    )  # fmt: skip
+    os.close(guest)
+    os.write(host, b"s\n\np 1 +\nwhen\nq\n")
+    shown = b""
+    try:
+        while part := os.read(host, 4096):
+            shown += part
+    except OSError:
+        pass
+    assert process.wait(30) == 0
+    os.close(host)
+    text = shown.decode()
+    assert "(npudbg 2) " in text
+    assert "expected a value" in text
+    assert "command 2 of 0.." in text
+    assert "\x1b" not in text
+
+
+def test_an_empty_session(tmp_path):
+    path = tmp_path / "empty.npudbg"
+    SessionWriter(path).close()
+    done = replay(path, "--batch", "-ex", "info findings", "-ex", "info nodes")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == ["no findings", "no nodes"]
+    done = replay(path, "-ex", "s")
+    assert done.returncode == 2
+    assert "holds no commands" in done.stderr
