@@ -97,7 +97,7 @@ def closeness(
         nonfinite=nonfinite,
         max_abs=math.inf if nonfinite else max_abs,
         max_rel=math.inf if nonfinite else max_rel,
-        cosine=max(-1.0, min(1.0, inner / norms)) if norms > 0 and not nonfinite else None,
+        cosine=None if nonfinite else _cosine(inner, norms, noise),
         snr=None if nonfinite else _snr(signal, noise),
         euclidean=math.sqrt(noise),
         first=first,
@@ -122,6 +122,13 @@ def _magnitude(array: npt.NDArray[Any]) -> float:
         part = np.abs(flat[at : at + _CHUNK].astype(np.float64))
         found = max(found, float(part[np.isfinite(part)].max(initial=0.0)))
     return found
+
+
+def _cosine(inner: float, norms: float, noise: float) -> float | None:
+    if not norms > 0:
+        return None
+    # Equal values read 1, whatever the rounding of the sums.
+    return 1.0 if noise == 0 else max(-1.0, min(1.0, inner / norms))
 
 
 def _snr(signal: float, noise: float) -> float | None:

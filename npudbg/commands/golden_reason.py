@@ -25,6 +25,7 @@ _AXES: dict[tuple[int, ...], str] = {
 }
 _MOST = 0.5
 _FACTOR_FITS = 0.02
+_LIVELY = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def why(
     b = golden.astype(np.float64).reshape(-1)
     found = _range(a, b, tensor) or _layout(got, golden, entire)
     if found is None and not entire.nonfinite:
-        found = _saturation(a, b, tensor, entire) or _collapse(got, golden) or _scale(a, b)
+        found = _saturation(a, b, tensor, entire) or collapse(got, golden) or _scale(a, b)
     return found or _precision(tensor, entire, single)
 
 
@@ -148,11 +149,15 @@ def _levels(dtype: str) -> tuple[int, int]:
     return (0, 255) if dtype.endswith("u1") else (-128, 127)
 
 
-def _collapse(got: Any, golden: Any) -> Why | None:
-    """Return whether channels that should vary hold one value."""
+def collapse(got: Any, golden: Any) -> Why | None:
+    """Return which channels hold one value where the golden ones vary, or None.
+
+    A mean over the tensor hides it: cosine stays at 1.0 when the channels that are
+    left dwarf those that are lost.
+    """
     import numpy as np
 
-    if golden.size < 4:
+    if golden.size < 4 or golden.size > _MAX_ELEMENTS or golden.dtype.kind not in "fV":
         return None
     axis = 1 if golden.ndim > 2 else golden.ndim - 1
     pairs = [np.moveaxis(x.astype(np.float64), axis, 0) for x in (got, golden)]
@@ -160,7 +165,9 @@ def _collapse(got: Any, golden: Any) -> Why | None:
     if lanes.shape[1] < 2:
         lanes, wanted = lanes.reshape(1, -1), wanted.reshape(1, -1)
     flat = lanes.max(axis=1) == lanes.min(axis=1)
-    lively = wanted.max(axis=1) > wanted.min(axis=1)
+    largest = np.abs(wanted).max(axis=1)
+    with np.errstate(all="ignore"):
+        lively = wanted.max(axis=1) - wanted.min(axis=1) > _LIVELY * largest
     dead = np.flatnonzero(flat & lively)
     if not dead.size:
         return None

@@ -315,3 +315,20 @@ def test_two_outputs_need_a_name(tmp_path):
     with pytest.raises(UserError, match="of which tensor"):
         compare(paths, tmp_path / "board.npy", tmp_path)
     assert compare(paths, f"z={tmp_path / 'board.npy'}", tmp_path, precision="fp32")[0] is None
+
+
+def test_a_collapse_that_cosine_hides(tmp_path):
+    """Boxes of hundreds and scores below one joined in one int8 tensor."""
+    nodes = [
+        helper.make_node("Mul", ["x", "large"], ["boxes"], name="boxes"),
+        helper.make_node("Sigmoid", ["x"], ["scores"], name="scores"),
+        helper.make_node("Concat", ["boxes", "scores"], ["y"], name="join", axis=1),
+    ]
+    paths = save(tmp_path, nodes, ["y"], {"large": np.float32(500)})
+    found, record = compare(paths, "ort", tmp_path, precision="int8", target="rk3588")
+    row = rows(record)["y"]
+    assert row.entire.cosine > 0.9999 and row.entire.mismatches == 0
+    assert found.subject.name == "y" and found.evidence["reason"] == "collapse"
+    assert found.evidence["channels"] == [3, 4, 5]
+    equal = save(tmp_path, nodes, ["y"], {"large": np.float32(1)})
+    assert compare(equal, "ort", tmp_path, precision="int8", target="rk3588")[0] is None
