@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from npudbg.session.reader import Session
     from npudbg.session.rerun import Changes, Poke
 
-MOST_POKED = 1 << 20
-"""Most bytes of one poke."""
-
 
 def fork(
     session: Session,
@@ -122,6 +119,8 @@ def _changed(job: Job, changes: Changes, save: str | None) -> Job:
 
 
 def _check_pokes(session: Session, pokes: tuple[Poke, ...]) -> None:
+    from npudbg.session.pokes import MOST_BYTES
+
     regions = {r.space: r for r in session.meta.regions}
     for poke in pokes:
         place = f"{poke.space}:{poke.address:#x}"
@@ -130,8 +129,8 @@ def _check_pokes(session: Session, pokes: tuple[Poke, ...]) -> None:
                 f"no command {poke.after} to poke {place} after; the session has commands 0 to "
                 f"{session.n_commands - 1}"
             )
-        if not 0 < len(poke.data) <= MOST_POKED:
-            raise UserError(f"{place}: {len(poke.data)} bytes; expected 1 to {MOST_POKED:,}")
+        if not 0 < len(poke.data) <= MOST_BYTES:
+            raise UserError(f"{place}: {len(poke.data)} bytes; expected 1 to {MOST_BYTES:,}")
         region = regions.get(poke.space)
         if region is None:
             raise UserError(f"{place}: the session's machine has no space {safe(poke.space, 20)}")

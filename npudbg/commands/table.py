@@ -8,6 +8,8 @@ VERBS = {
     "demo": ("npudbg.commands.demo", "run a bundled teaching case"),
     "replay": ("npudbg.commands.replay", "step through a saved session, forward and backward"),
     "view": ("npudbg.commands.view", "print SRAM, DMA, engines or a tensor's life of a session"),
+    "fork": ("npudbg.commands.fork", "do a saved run again with something changed"),
+    "compare": ("npudbg.commands.compare", "what differs between two saved runs"),
     "exec": ("npudbg.commands.exec_", "run a program and judge the arrays it gives ONNX Runtime"),
     "attach": ("npudbg.commands.attach", "join a program that runs with the agent inside"),
     "reduce": ("npudbg.commands.reduce", "cut a model down to the nodes that show the finding"),
