@@ -33,7 +33,8 @@ NAMES = {
     "nbytes": "bytes it writes",
     "tile": "tile of its node",
     "name": "name of the tensor it moves or makes",
-    "out": "the values that it wrote (its tile)",
+    "out": "the values that it made (its tile); a load makes nothing",
+    "data": "the values that it wrote, moved ones too",
     "in0": "the values that it read, by operand: in0, in1 …",
     "golden": "golden values of what it wrote; see help golden",
 }
@@ -93,6 +94,12 @@ class CommandScope:
     # -- what it wrote and read ----------------------------------------------------------
 
     def out(self) -> ArrayValue:
+        """Return what the command made: a load makes nothing."""
+        if int(self.row["kind"]) == Kind.DMA_LOAD:
+            raise AbsentError(f"command {self.seq} only loads; what it moved is data, or in0")
+        return self.data()
+
+    def data(self) -> ArrayValue:
         """Return what the command wrote."""
         row, written = self.row, self.context.state.written
         rows = self.context.session.commands(self.seq, self.seq + 1)
@@ -114,6 +121,8 @@ class CommandScope:
             raise AbsentError(f"command {self.seq} read no operand {number}")
         read = mine[0]
         tensor, by = int(read["tensor"]), int(read["by"])
+        if int(read["space"]) == Space.HOST:
+            return self._host_operand(read)
         if int(read["space"]) != Space.SRAM:
             whole = self.tensor_value(tensor, self.seq - 1)
             layout = self.context.state.written.layout(tensor)
@@ -146,6 +155,19 @@ class CommandScope:
         if layout is not None:
             values = values[tuple(slice(*pair) for pair in layout.box(self.row))]
         return ArrayValue(values, None, "golden")
+
+    def _host_operand(self, read: Any) -> ArrayValue:
+        """Return what was read from the host's memory: raw for DMA, converted values for a CPU."""
+        state, address, size = self.context.state, int(read["addr"]), int(read["nbytes"])
+        found = state.residents.within(Space.HOST, address, address + max(size, 1))
+        if not found:
+            raise AbsentError("the session does not keep the host's buffer")
+        if int(self.row["kind"]) != Kind.DMA_LOAD:
+            return self.tensor_value(found[0].tensor)
+        view = state.memory_at(Space.HOST, address, size, self.seq - 1)
+        if not view.written.all():
+            raise AbsentError(f"{int((~view.written).sum())} bytes of the host's are not kept")
+        return self._shaped(self.row, np.frombuffer(view.data, np.uint8))
 
     def _read_bytes(self, read: Any) -> Any:
         session, state = self.context.session, self.context.state
@@ -279,5 +301,6 @@ _COLUMNS: dict[str, Callable[[CommandScope], Value]] = {
     "tile": _int("tile"),
     "name": _name,
     "out": CommandScope.out,
+    "data": CommandScope.data,
     "golden": CommandScope.golden,
 }

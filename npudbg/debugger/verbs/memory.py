@@ -105,7 +105,8 @@ def _place(context: Context, text: str) -> tuple[references.Range, str]:
         return _written(context, row)
     if text in ("dst", "src", "addr"):
         row = context.row()
-        side = "src" if text == "src" or int(row["dst_space"]) == Space.NONE else "dst"
+        reads = text == "addr" and int(row["dst_space"]) == Space.NONE
+        side = "src" if reads else "dst" if text == "addr" else text
         if int(row[f"{side}_space"]) == Space.NONE:
             raise DebuggerError(f"the command at the cursor has no {text}")
         if side == "dst":

@@ -32,6 +32,10 @@ def test_out_and_operands_are_what_the_command_wrote_and_read(made, debugger, ru
     want = float(made.arrays[source][box].astype(np.float64).sum())
     assert float(run("p sum(in0)").split()[-1]) == pytest.approx(want, rel=1e-6)
     assert run("p shape(in1)") == "= (4, 5)"
+    load = next(r for r in made.rows if r[9] == Kind.DMA_LOAD and r[6] == 4 and r[7] == source)
+    debugger.goto(load[0])
+    assert "only loads" in debugger.execute("p out")[0].text
+    assert run("p sum(data)") == run("p sum(in0)")
     assert "read no operand 7" in debugger.execute("p in7")[0].text
 
 
