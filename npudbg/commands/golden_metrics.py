@@ -21,6 +21,11 @@ _DEFAULT = {
     "bf16": (6e-2, 6e-2),
     "int8": (1e-1, 1e-1),
 }
+# Signal to noise in dB below which a tensor differs, where no tolerance was given. Rounding
+# adds up over a deep network: single values leave any tolerance while the tensor is sound.
+LEAST_SNR = {"fp32": 60.0, "fp16": 20.0, "bf16": 14.0, "int8": 10.0}
+_TOLERATED = 1000
+_OFF_BY = 0.5
 _FORMATS = ("fp32", "fp16", "bf16", "int8")
 
 
@@ -55,6 +60,21 @@ def tolerance(
         return atol or 0.0, rtol or 0.0
     share, relative = _DEFAULT[form]
     return share * _magnitude(golden), relative
+
+
+def beyond(found: Closeness, form: str) -> bool:
+    """Tell whether a tensor differs, by the format's own tolerances.
+
+    It does where a value became NaN or Inf, where one is off by half of the largest
+    golden magnitude, and where more than one value in a thousand is beyond tolerance
+    and signal to noise is below :data:`LEAST_SNR`.
+    """
+    if not found.mismatches:
+        return False
+    largest = found.atol / _DEFAULT[form][0]
+    noisy = found.snr is None or found.snr < LEAST_SNR[form]
+    many = found.mismatches > found.count // _TOLERATED
+    return found.nonfinite > 0 or found.max_abs > _OFF_BY * largest or (noisy and many)
 
 
 def closeness(

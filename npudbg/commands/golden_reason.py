@@ -43,6 +43,8 @@ def why(
     tensor: TensorRecord,
     entire: Closeness,
     single: Closeness | None = None,
+    *,
+    form: str = "",
 ) -> Why:
     """Return why a tensor differs; the reasons that leave least doubt are tried first.
 
@@ -52,6 +54,7 @@ def why(
         tensor: The device's record: its type tells where its range ends.
         entire: How they compare.
         single: The node on golden operands, where that was computed.
+        form: Number format of the run up to here; by default that of the tensor.
     """
     if got.size > _MAX_ELEMENTS or got.dtype.kind in "OSUTc":
         return Why()
@@ -62,7 +65,7 @@ def why(
     found = _range(a, b, tensor) or _layout(got, golden, entire)
     if found is None and not entire.nonfinite:
         found = _saturation(a, b, tensor, entire) or collapse(got, golden) or _scale(a, b)
-    return found or _precision(tensor, entire, single)
+    return found or _precision(form or format_of(tensor), entire, single)
 
 
 def _range(a: Any, b: Any, tensor: TensorRecord) -> Why | None:
@@ -201,11 +204,10 @@ def _scale(a: Any, b: Any) -> Why | None:
     return Why("scale", told, {"factor": factor, "relative_rest": left / norm})
 
 
-def _precision(tensor: TensorRecord, entire: Closeness, single: Closeness | None) -> Why:
-    form = format_of(tensor)
+def _precision(form: str, entire: Closeness, single: Closeness | None) -> Why:
     evidence: dict[str, Any] = {"snr_db": entire.snr, "max_abs": entire.max_abs}
     if single is None:
-        if form == "fp32" and tensor.dtype in ("<f4", "<f8"):
+        if form == "fp32":
             return Why()
         return Why("precision", f"rounding to {form}, or an error of what it reads", evidence)
     evidence["single_mismatches"] = single.mismatches

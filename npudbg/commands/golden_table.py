@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands.golden_metrics import closeness, coarser, format_of, tolerance
+from npudbg.commands.golden_metrics import (
+    LEAST_SNR,
+    beyond,
+    closeness,
+    coarser,
+    format_of,
+    tolerance,
+)
 from npudbg.commands.golden_source import Golden, dequantized
 from npudbg.session.errors import UserError
 from npudbg.session.golden import MAX_ROWS, Closeness, GoldenRecord, GoldenRow
@@ -27,7 +34,6 @@ _RANDOM = frozenset(
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split()
 )
 _ROLES = ("input", "activation", "output")
-_TOLERATED = 1000
 _UNMATCHED = 16
 
 
@@ -164,8 +170,8 @@ class _Maker:
         golden, asked = self._golden, self._asked
         if asked.default:
             self._notes.append(
-                "tolerances are npudbg's own for each number format; give --atol and --rtol "
-                "to set them"
+                f"a tensor differs below {LEAST_SNR[self._form]:g} dB ({self._form}), or where a "
+                "value is lost or off by half the range; --atol and --rtol say otherwise"
             )
         record = GoldenRecord(
             what=golden.what,
@@ -198,15 +204,17 @@ class _Maker:
         atol, rtol = tolerance(aligned, self._form, self._asked.atol, self._asked.rtol)
         entire = closeness(got, aligned, atol=atol, rtol=rtol)
         if self._asked.mode == "single":
-            return _with(plain, Why(), single is not None and self._beyond(single))
-        differs = self._beyond(entire) or not same
+            return _with(
+                plain, Why(), single is not None and self._beyond(single, self._asked.precision)
+            )
+        differs = self._beyond(entire, self._form) or not same
         found = Why()
         if not differs and entire.max_abs > 0 and self._joins(record):
             lost = collapse(got, aligned)
             found, differs = (lost, True) if lost is not None else (found, False)
         elif differs:
             reads = aligned if same else array
-            found = why(got, reads, record, entire, single)
+            found = why(got, reads, record, entire, single, form=self._form)
             if not same and found.reason != "layout":
                 told = f"shape {list(got.shape)} here and {list(array.shape)} in the golden values"
                 found = Why("shape", told, {"golden_shape": list(array.shape)})
@@ -221,11 +229,8 @@ class _Maker:
         joined = 0 <= record.producer < len(nodes) and nodes[record.producer].op_type == "Concat"
         return joined or record.role == "output"
 
-    def _beyond(self, found: Closeness) -> bool:
-        # A format's own tolerance is a share of the range: one value in a thousand may
-        # lie outside of it in a network that is sound.
-        allowed = found.count // _TOLERATED if self._asked.default else 0
-        return found.nonfinite > 0 or found.mismatches > allowed
+    def _beyond(self, found: Closeness, form: str) -> bool:
+        return beyond(found, form) if self._asked.default else found.mismatches > 0
 
     def _single(self) -> dict[str, Closeness]:
         """Return how each result compares when its node alone is the device's."""

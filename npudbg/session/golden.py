@@ -64,7 +64,8 @@ class GoldenRow(Record, frozen=True):
         reason: Why it differs, where that can be told.
         told: One line with the numbers behind ``reason``.
         evidence: These numbers (JSON values).
-        differs: Beyond tolerance, or not comparable by shape.
+        differs: Beyond what was given as tolerance (or what its number format allows), or
+            not comparable by shape.
     """
 
     name: str
