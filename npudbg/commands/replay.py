@@ -53,9 +53,10 @@ def run(args: argparse.Namespace) -> int:
             return _plain(session)
         if not interactive():
             return _piped(session)
+        from npudbg.commands.forker import forker
         from npudbg.tui.app import open_session
 
-        return open_session(session)
+        return open_session(session, forker=forker)
 
 
 class _InOrder(argparse.Action):
@@ -74,9 +75,10 @@ class _InOrder(argparse.Action):
 
 
 def _interpreter(session: Session) -> Interpreter:
+    from npudbg.commands.forker import forker
     from npudbg.debugger.interpreter import Interpreter
 
-    return Interpreter(session, _target(session))
+    return Interpreter(session, _target(session), forker(session))
 
 
 def _target(session: Session) -> Any:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from npudbg.debugger.cursor import Cursor
+from npudbg.debugger.forks import Forker
 from npudbg.debugger.state import State
 from npudbg.debugger.tensors import Tensors
 from npudbg.session.commands import Kind
 from npudbg.session.reader import Session
+from npudbg.session.rerun import Changes
 
 if TYPE_CHECKING:
     from npudbg.debugger.breakpoints import Table
@@ -46,6 +48,8 @@ class Context:
         frame: How far ``up`` has gone from the cursor's tensor, as tensor ids.
         next_address, next_form: Where an ``x`` without an address goes on, and how.
         listed: Where a ``list`` without a place goes on.
+        forker: Does the run again with changes; None where that cannot be done.
+        changes: What ``set`` has changed so far.
         wants_quit: Whether ``quit`` was entered.
         width: Columns to keep to.
     """
@@ -62,6 +66,8 @@ class Context:
     next_address: tuple[int, int] | None = None
     next_form: str = ""
     listed: int | None = None
+    forker: Forker | None = None
+    changes: Changes = field(default_factory=Changes)
     wants_quit: bool = False
     width: int = 100
 

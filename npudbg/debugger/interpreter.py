@@ -12,6 +12,7 @@ from npudbg.debugger import words
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.expressions.lexer import MOST_CHARS
+from npudbg.debugger.forks import Forker
 from npudbg.debugger.registry import Registry, Verb, completed
 from npudbg.debugger.state import View
 from npudbg.debugger.verbs import (
@@ -19,6 +20,7 @@ from npudbg.debugger.verbs import (
     listing,
     memory,
     moving,
+    setting,
     stops,
     tracing,
     values,
@@ -63,19 +65,20 @@ class Interpreter:
         failed: Whether the last line was a mistake.
     """
 
-    def __init__(self, session: Session, target: Any = None) -> None:
+    def __init__(self, session: Session, target: Any = None, forker: Forker | None = None) -> None:
         """Stand on the first command.
 
         Args:
             session: The record.
             target: The profile it ran on, if known (for alignments in ``info life``).
+            forker: Does the run again with changes (for ``set``).
         """
-        self.context = Context(session, target)
+        self.context = Context(session, target, forker=forker)
         self.failed = False
         self.registry = Registry(
             [
                 *moving.VERBS, *stops.VERBS, *values.VERBS, *memory.VERBS, *tracing.VERBS,
-                *listing.VERBS, *info.VERBS, *self._own(),
+                *listing.VERBS, *info.VERBS, *setting.VERBS, *self._own(),
             ]
         )  # fmt: skip
         self._last = ""

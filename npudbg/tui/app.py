@@ -11,13 +11,22 @@ from npudbg.session.reader import Session
 from npudbg.tui import environment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npudbg.debugger.forks import Forker
     from npudbg.tui.port import Live
     from npudbg.tui.running import Runner
     from npudbg.tui.screen import DebuggerScreen
 
+    Forks = Callable[[Session], Forker | None]
+
 
 def open_session(
-    session: Session | Path | str, *, live: Live | None = None, files: Sequence[str] = ()
+    session: Session | Path | str,
+    *,
+    live: Live | None = None,
+    files: Sequence[str] = (),
+    forker: Forks | None = None,
 ) -> int:
     """Open a session in the TUI; the plain report where the terminal cannot show one.
 
@@ -25,6 +34,7 @@ def open_session(
         session: A session, or its file.
         live: The running program behind it, if there is one.
         files: Further files for plugins' panels.
+        forker: Returns what does a session's run again, for the verb ``set``.
 
     Returns:
         The exit code: 1 if the session holds a finding of severity error, else 0.
@@ -41,7 +51,7 @@ def open_session(
             from npudbg.tui import keymap
             from npudbg.tui.application import NpudbgApp
 
-            screen = make_screen(opened, live=live, files=tuple(files))
+            screen = make_screen(opened, live=live, files=tuple(files), forker=forker)
             _run(NpudbgApp(screen=screen, keys=keymap.user_keymap()))
         return exit_code(opened)
     finally:
@@ -49,7 +59,7 @@ def open_session(
             opened.close()
 
 
-def open_run(runner: Runner, *, files: Sequence[str] = ()) -> int:
+def open_run(runner: Runner, *, files: Sequence[str] = (), forker: Forks | None = None) -> int:
     """Run a job on a progress screen, then debug what it recorded.
 
     Args:
@@ -57,6 +67,7 @@ def open_run(runner: Runner, *, files: Sequence[str] = ()) -> int:
             ``progress(done, total, label)`` and a :class:`threading.Event`; returns
             the session's path.
         files: Further files for plugins' panels.
+        forker: As for :func:`open_session`.
 
     Returns:
         The exit code, as :func:`open_session`.
@@ -69,7 +80,7 @@ def open_run(runner: Runner, *, files: Sequence[str] = ()) -> int:
     from npudbg.tui.application import NpudbgApp
 
     def opened(path: Any) -> DebuggerScreen:
-        return make_screen(Session.open(path), files=tuple(files))
+        return make_screen(Session.open(path), files=tuple(files), forker=forker)
 
     app = NpudbgApp(runner=runner, opened=opened, keys=keymap.user_keymap())
     _run(app)
@@ -85,7 +96,11 @@ def open_run(runner: Runner, *, files: Sequence[str] = ()) -> int:
 
 
 def make_screen(
-    session: Session, *, live: Live | None = None, files: tuple[str, ...] = ()
+    session: Session,
+    *,
+    live: Live | None = None,
+    files: tuple[str, ...] = (),
+    forker: Forks | None = None,
 ) -> DebuggerScreen:
     """Return the debugger's screen over an open session."""
     from npudbg.plugins import loading
@@ -94,6 +109,7 @@ def make_screen(
 
     target = target_of(session)
     port = InterpreterPort(session, target=target, live=live)
+    port.context.forker = forker(session) if forker is not None else None
     return DebuggerScreen(session, port, target=target, plugins=loading.loaded(), files=files)
 
 
