@@ -70,8 +70,10 @@ def name_of(session: Session, engine: int) -> str:
 
 def sparkline(shares: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     """Return shares (0 to 1) as bars: blank is nothing at all, a full bar is all of it."""
-    level = np.ceil(shares * (len(BARS) - 1) - 1e-9).astype(int)
-    return "".join(BARS[i] for i in np.clip(level, 0, len(BARS) - 1))
+    full = len(BARS) - 1
+    level = np.clip(np.ceil(shares * full - 1e-9), 0, full - 1).astype(int)
+    level[shares >= 1 - 1e-9] = full
+    return "".join(BARS[i] for i in level)
 
 
 def _sparklines(session: Session, waits: Waits, width: int) -> list[Line]:

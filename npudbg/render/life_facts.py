@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from npudbg.render.life_findings import BIND, step_of
 from npudbg.session.commands import ACCESS, COMMAND, Kind, Rows, Status
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, NodeRecord, TensorRecord
@@ -66,14 +67,16 @@ class Facts:
         return self.session.nodes[number] if 0 <= number < len(self.session.nodes) else None
 
     def findings(self) -> list[Finding]:
-        """Return the findings whose subject is the tensor, its commands, or its nodes."""
+        """Return the findings on the tensor, on its commands, or on its nodes.
+
+        Of its readers those count that concern what they are bound to; of its producer
+        all others.
+        """
         numbers = {t.id for t in self.copies}
         names = {safe(t.name) for t in self.copies}
         seqs = {*self.rows["seq"].tolist()}
-        nodes = {n.index for n in self.consumers()}
+        readers = {n.index for n in self.consumers()}
         made = self.producer()
-        if made is not None:
-            nodes.add(made.index)
         found = []
         for each in self.session.findings:
             subject = each.subject
@@ -83,8 +86,10 @@ class Facts:
                 of = subject.name in names
             elif subject.seq is not None:
                 of = subject.seq in seqs
+            elif step_of(each) == BIND:
+                of = subject.kind in ("node", "operator") and subject.node in readers
             else:
-                of = subject.kind in ("node", "operator") and subject.node in nodes
+                of = made is not None and subject.kind == "node" and subject.node == made.index
             if of:
                 found.append(each)
         return found

@@ -136,7 +136,8 @@ def _map(
     rows = max(min(rows, span), 1)
     shares = sram_slots.occupancy(slots, axis, time, (base, base + span), rows, columns)
     # Anything above nothing is seen, and only all of it is a full block.
-    level = np.ceil(shares * (len(SHADES) - 1) - 1e-9).astype(int)
+    level = np.clip(np.ceil(shares * (len(SHADES) - 1) - 1e-9), 0, len(SHADES) - 2).astype(int)
+    level[shares >= 1 - 1e-9] = len(SHADES) - 1
     lines = [
         line(
             (f"{numbers.address(base + row * span // rows):<{_ADDRESS}}", "address"),

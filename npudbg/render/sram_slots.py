@@ -62,7 +62,8 @@ class Slots:
     def within(self, axis: Axis, low: int, high: int) -> Ints:
         """Return the indices of the slots that live somewhere in ``[low, high)``."""
         born, died = self.lives(axis)
-        found: Ints = np.flatnonzero((born < high) & (died > low)).astype(np.int64)
+        inside = (born < high) & (died > low) & (low < high)
+        found: Ints = np.flatnonzero(inside).astype(np.int64)
         return found
 
 
