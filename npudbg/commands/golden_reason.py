@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,8 @@ if TYPE_CHECKING:
     from npudbg.session.records import TensorRecord
 
 _MAX_ELEMENTS = 1 << 24
-_MAX_RANK = 6
-_PROBED = 1024
 _LARGEST = {"fp16": 65504.0, "bf16": 3.3895313892515355e38}
-_AXES: dict[tuple[int, ...], str] = {
-    (0, 2, 3, 1): ": NHWC bytes beside NCHW ones",
-    (0, 3, 1, 2): ": NCHW bytes beside NHWC ones",
-}
+_LEAST_LIKELY = "reinterpreted-transposed"
 _MOST = 0.5
 _FACTOR_FITS = 0.02
 _LIVELY = 1e-3
@@ -45,6 +39,7 @@ def why(
     single: Closeness | None = None,
     *,
     form: str = "",
+    layouts: bool = True,
 ) -> Why:
     """Return why a tensor differs; the reasons that leave least doubt are tried first.
 
@@ -55,6 +50,7 @@ def why(
         entire: How they compare.
         single: The node on golden operands, where that was computed.
         form: Number format of the run up to here; by default that of the tensor.
+        layouts: Look for a layout mistake, which takes longest.
     """
     if got.size > _MAX_ELEMENTS or got.dtype.kind in "OSUTc":
         return Why()
@@ -62,7 +58,10 @@ def why(
 
     a = got.astype(np.float64).reshape(-1)
     b = golden.astype(np.float64).reshape(-1)
-    found = _range(a, b, tensor) or _layout(got, golden, entire)
+    found = _range(a, b, tensor) or (layout(got, golden) if layouts else None)
+    if found is not None and found.evidence.get("equal_before", 0.0) > _MOST:
+        # Most values are in place: channels that are lost explain the rest with less.
+        found = collapse(got, golden) or found
     if found is None and not entire.nonfinite:
         found = _saturation(a, b, tensor, entire) or collapse(got, golden) or _scale(a, b)
     return found or _precision(form or format_of(tensor), entire, single)
@@ -87,41 +86,37 @@ def _range(a: Any, b: Any, tensor: TensorRecord) -> Why | None:
     return Why("range", told, evidence)
 
 
-def _layout(got: Any, golden: Any, entire: Closeness) -> Why | None:
-    """Return the order of axes in which one side's bytes are the other's."""
-    if golden.ndim != got.ndim or not 2 <= golden.ndim <= _MAX_RANK:
+def layout(got: npt.NDArray[Any], golden: npt.NDArray[Any]) -> Why | None:
+    """Return the rearrangement that makes one side of the other, or None.
+
+    Either side may be the one in a wrong order: a board's output file as well as the
+    device's own tensor.  The shapes may differ, as a padded native buffer's does.
+    """
+    if max(got.size, golden.size) > _MAX_ELEMENTS:
         return None
-    before = 1 - entire.mismatches / max(entire.count, 1)
-    for one, other, words in (
-        (golden, got, "equals the golden values with their axes in the order"),
-        (got, golden, "the golden values are these with their axes in the order"),
-    ):
-        for order in itertools.permutations(range(one.ndim)):
-            moved = [axis for axis in order if one.shape[axis] > 1]
-            if moved == sorted(moved):
-                continue  # only axes of length 1 moved: the same bytes
-            if not _reads_as(one.transpose(order), other.reshape(-1), entire):
-                continue
-            name = _AXES.get(order, "") if one.ndim == 4 else ""
-            evidence = {"permutation": list(order), "equal_before": before, "equal_after": 1.0}
-            return Why("layout", f"{words} {list(order)}{name}", evidence)
-    return None
+    from npudbg.layers.compare import explain_layout
 
-
-def _reads_as(turned: Any, flat: Any, entire: Closeness) -> bool:
-    """Tell whether an array's elements in C order are those of ``flat``, a sample first."""
-    import numpy as np
-
-    places = np.arange(0, flat.size, max(flat.size // _PROBED, 1))
-    sample = turned[np.unravel_index(places, turned.shape)]
-    return _near(sample, flat[places], entire) and _near(turned.reshape(-1), flat, entire)
-
-
-def _near(a: Any, b: Any, entire: Closeness) -> bool:
-    import numpy as np
-
-    with np.errstate(all="ignore"):
-        return bool(np.allclose(a, b, rtol=entire.rtol, atol=entire.atol, equal_nan=True))
+    here = explain_layout(got, golden)
+    # Both ways hold at once; the one that a reader would call the mistake is told.
+    there = None
+    if here is None or here.kind == _LEAST_LIKELY:
+        there = explain_layout(golden, got)
+    match = there or here
+    if match is None:
+        return None
+    side = "golden file" if match is there else "tensor"
+    evidence: dict[str, Any] = {
+        "side": side,
+        "kind": match.kind,
+        "equal_before": match.before,
+        "equal_after": match.after,
+    }
+    if match.permutation:
+        evidence["permutation"] = list(match.permutation)
+    if match.shift_bytes is not None:
+        evidence["shift_bytes"] = match.shift_bytes
+    told = match.message.replace("the golden one", "the other") if match is there else match.message
+    return Why("layout", f"{side}: {told}", evidence)
 
 
 def _saturation(a: Any, b: Any, tensor: TensorRecord, entire: Closeness) -> Why | None:

@@ -189,35 +189,36 @@ class _Maker:
         return Table(record, self._kept if golden.live else golden.arrays)
 
     def _row(self, record: TensorRecord, got: Any, array: Any) -> GoldenRow:
-        from npudbg.commands.golden_reason import Why, collapse, why
+        from npudbg.commands.golden_reason import Why, collapse, layout, why
 
         single = self._singles.get(record.name)
         plain = GoldenRow(
             name=record.name, tensor=record.id, node=record.producer, role=record.role,
             dtype=record.dtype, shape=tuple(record.shape), single=single,
         )  # fmt: skip
+        # Looking for a layout takes longest: where it begins, and what the user sees.
+        layouts = self._first < 0 or record.role == "output"
+        shapes = f"shape {list(got.shape)} here and {list(array.shape)} in the golden values"
+        other = Why("shape", shapes, {"golden_shape": list(array.shape)})
         if got.size != array.size:
-            told = f"shape {list(got.shape)} here and {list(array.shape)} in the golden values"
-            return _with(plain, Why("shape", told, {"golden_shape": list(array.shape)}), True)
+            return _with(plain, (layout(got, array) if layouts else None) or other, True)
         same = [n for n in got.shape if n != 1] == [n for n in array.shape if n != 1]
         aligned = array.reshape(got.shape)
         atol, rtol = tolerance(aligned, self._form, self._asked.atol, self._asked.rtol)
         entire = closeness(got, aligned, atol=atol, rtol=rtol)
         if self._asked.mode == "single":
-            return _with(
-                plain, Why(), single is not None and self._beyond(single, self._asked.precision)
-            )
-        differs = self._beyond(entire, self._form) or not same
+            alone = single is not None and self._beyond(single, self._asked.precision)
+            return _with(plain, Why(), alone)
+        differs = self._beyond(entire, self._form)
         found = Why()
-        if not differs and entire.max_abs > 0 and self._joins(record):
+        if differs:
+            reads = aligned if same else array
+            found = why(got, reads, record, entire, single, form=self._form, layouts=layouts)
+            if not same and found.reason != "layout":
+                found = other
+        elif entire.max_abs > 0 and self._joins(record):
             lost = collapse(got, aligned)
             found, differs = (lost, True) if lost is not None else (found, False)
-        elif differs:
-            reads = aligned if same else array
-            found = why(got, reads, record, entire, single, form=self._form)
-            if not same and found.reason != "layout":
-                told = f"shape {list(got.shape)} here and {list(array.shape)} in the golden values"
-                found = Why("shape", told, {"golden_shape": list(array.shape)})
         return _with(plain, found, differs, entire)
 
     def _joins(self, record: TensorRecord) -> bool:

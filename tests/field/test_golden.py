@@ -198,13 +198,28 @@ def test_the_wrong_input_is_the_first_to_differ(tmp_path):
 @pytest.mark.parametrize("order", [(0, 2, 3, 1), (0, 1, 3, 2), (0, 3, 2, 1)])
 def test_a_transposed_output_file_is_told_as_a_layout(plain, order, tmp_path):
     golden = np.maximum(convolved(), 0).astype("f4")
-    np.save(tmp_path / "out.npy", golden.transpose(order))
+    # The same bytes in the shape that was expected are silent without the values.
+    for wrong in (golden.transpose(order), golden.transpose(order).reshape(golden.shape)):
+        np.save(tmp_path / "out.npy", wrong)
+        found, _ = compare(plain, tmp_path / "out.npy", tmp_path, precision="fp32")
+        assert found.subject.name == "y" and found.evidence["reason"] == "layout"
+        assert found.evidence["permutation"] == list(order) or wrong.shape != golden.shape
+        assert found.evidence["equal_after"] == 1 and found.certainty == "proven"
+
+
+def test_a_native_buffer_of_the_board_is_told_with_its_padding(plain, tmp_path):
+    """NC1HWC2 of 8 channels, 4 of them padding: twice the elements."""
+    golden = np.maximum(convolved(), 0).astype("f4")
+    native = np.zeros((1, 1, 6, 5, 8), "f4")
+    native[0, 0, :, :, :4] = golden[0].transpose(1, 2, 0)
+    np.save(tmp_path / "out.npy", native)
     found, _ = compare(plain, tmp_path / "out.npy", tmp_path, precision="fp32")
-    assert found.subject.name == "y" and found.evidence["reason"] == "layout"
-    # The same bytes in the shape that was expected: silent without the values.
-    np.save(tmp_path / "out.npy", golden.transpose(order).reshape(golden.shape))
-    found, _ = compare(plain, tmp_path / "out.npy", tmp_path, precision="fp32")
-    assert found.evidence["reason"] == "layout" and found.certainty == "proven"
+    assert found.evidence["reason"] == "layout" and found.evidence["side"] == "golden file"
+
+
+def test_a_flat_dump_in_order_is_as_good(plain, tmp_path):
+    np.save(tmp_path / "y.npy", np.maximum(convolved(), 0).astype("f4").reshape(-1))
+    assert compare(plain, tmp_path / "y.npy", tmp_path, precision="fp32")[0] is None
 
 
 def test_noise_is_no_layout(plain, tmp_path):
