@@ -85,12 +85,14 @@ def hexdump(
     return lines
 
 
-def writer_line(base: int, seqs: Sequence[int], names: dict[int, str], width: int) -> Line:
+def writer_line(
+    seqs: Sequence[int], written: Sequence[bool], names: dict[int, str], width: int
+) -> Line:
     """Return who wrote the bytes shown: the newest writers, and how much of them.
 
     Args:
-        base: Address of the first byte (unused when nothing wrote).
-        seqs: Writer of each byte, -1 for none.
+        seqs: Writer of each byte, negative for none.
+        written: Whether each byte is known, though perhaps from the start.
         names: What each writer is, in words.
         width: Columns.
     """
@@ -99,7 +101,8 @@ def writer_line(base: int, seqs: Sequence[int], names: dict[int, str], width: in
         order[int(seq)] = order.get(int(seq), 0) + 1
     writers = sorted((s for s in order if s >= 0), reverse=True)
     if not writers:
-        return fit(line(("no command has written here yet", "dim")), width)
+        text = "there from the start" if any(written) else "no command has written here yet"
+        return fit(line((text, "dim")), width)
     first = writers[0]
     text = f"written by command {first} ({names.get(first, '?')}): {order[first]} of {len(seqs)} B"
     if len(writers) > 1:
@@ -136,7 +139,9 @@ def _value(item: Any, size: int) -> tuple[str, Style]:
     if isinstance(item, (np.integer, np.bool_)):
         return str(int(item)), "number"
     number = float(abs(item)) if isinstance(item, np.complexfloating) else float(item)
-    return numbers.value(number, 3 if size < 4 else 4), "number" if isfinite(number) else "error"
+    return numbers.compact(number, 9, 3 if size < 4 else 4), "number" if isfinite(
+        number
+    ) else "error"
 
 
 def _itemsize(dtype: str | None) -> int:

@@ -62,6 +62,19 @@ def value(number: float | None, digits: int = 5) -> str:
     return f"{number:.{digits}g}"
 
 
+def compact(number: float | None, width: int, digits: int = 4) -> str:
+    """Return a number in at most ``width`` columns (at least 7), as exactly as fits."""
+    if number is None or not math.isfinite(number):
+        return value(number)
+    if 10**digits <= abs(number) < 10 ** (width - 1):
+        return f"{number:.0f}"
+    for kept in range(digits, 0, -1):
+        text = f"{number:.{kept}g}"
+        if len(text) <= width:
+            return text
+    return f"{number:.0e}"
+
+
 def share(part: float, whole: float) -> str:
     """Return a percentage: ``12%``, ``0.3%``; ``-`` of nothing."""
     if not whole:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npudbg.render import numbers
-from npudbg.render.fit import cut, cut_middle, fit, left
+from npudbg.render.fit import cut_middle, fit, left
 from npudbg.session.lines import Line, Style, line
 from npudbg.session.reader import Session
 from npudbg.session.records import Stats, Subject, TensorRecord
@@ -66,8 +66,9 @@ def tensor_line(tensor: TensorRecord, width: int) -> Line:
             (f"{_count(stats.nan):>7}", "error" if stats.nan else "dim"),
             (f"{_count(inf):>7}", "error" if inf else "dim"),
             (f"{numbers.share(stats.zeros, stats.count):>6}", "number"),
-            (f"{_short(stats.min, 8):>9}{_short(stats.max, 8):>9}{_short(stats.mean, 7):>8}",
-             "number"),
+            (f"{numbers.compact(stats.min, 8):>9}", "number"),
+            (f"{numbers.compact(stats.max, 8):>9}", "number"),
+            (f"{numbers.compact(stats.mean, 7):>8}", "number"),
         ]  # fmt: skip
     return fit(
         line(
@@ -181,13 +182,3 @@ def _count(number: int) -> str:
             scaled = number / min(scale, 10**3 if unit == "k" else scale)
             return f"{scaled:.3g}{unit}" if scaled < 1000 else f"{scaled:.0f}{unit}"
     return str(number) if number else "."
-
-
-def _short(number: float | None, width: int) -> str:
-    if number is None:
-        return "-"
-    for digits in (4, 3, 2, 1):
-        text = numbers.value(float(number), digits)
-        if len(text) <= width:
-            return text
-    return cut(text, width)

@@ -124,7 +124,7 @@ def _go_on(session: Session, path: Path | str | None, again: Sequence[str]) -> l
             verb = f"goto {finding.subject.seq}"
             lines.append(
                 line(
-                    f"  npudbg replay {file} --batch -ex {shlex.quote(verb)} -ex info\\ command",
+                    f"  npudbg replay {file} --batch -ex {shlex.quote(verb)} -ex 'info command'",
                     ("   # the command at fault", "dim"),
                 )
             )

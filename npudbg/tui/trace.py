@@ -138,7 +138,7 @@ class TracePane(Pane):
                 (" memory ", "title"),
                 (f"{space} as after command {seq}", ""),
                 (" simulated  " if self.port.simulated else "  ", "dim"),
-                *memory.writer_line(start, writers, names, 200).spans,
+                *memory.writer_line(writers, written, names, 200).spans,
             )
         )
         view.show_lines(lines, index=0)

@@ -211,3 +211,10 @@ def test_timeline_share_equals_a_count_of_cycles(tmp_path):
         np.testing.assert_allclose(got.total, covered[:, low : low + size].mean(axis=1), atol=1e-9)
 
     check()
+
+
+def test_the_writer_of_what_is_shown():
+    shown = memory.writer_line([7, 7, 9, -1], [True] * 4, {9: "STORE"}, 200).text
+    assert shown == "written by command 9 (STORE): 1 of 4 B; and 1 earlier"
+    assert memory.writer_line([-1], [True], {}, 200).text == "there from the start"
+    assert memory.writer_line([-2], [False], {}, 200).text == "no command has written here yet"

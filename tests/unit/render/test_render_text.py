@@ -76,6 +76,26 @@ def test_values(value, shown):
     assert numbers.value(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("number", "width", "shown"),
+    [(-64320.0, 8, "-64320"), (65472.0, 8, "65472"), (0.0001234567, 8, "0.0001"),
+     (-1.23456e-20, 8, "-1.2e-20"), (3.4e38, 8, "3.4e+38"), (float("nan"), 8, "NaN"),
+     (None, 8, "-"), (0.5, 8, "0.5")],
+)  # fmt: skip
+def test_compact(number, width, shown):
+    got = numbers.compact(number, width)
+    assert len(got) <= width
+    assert got == shown or float(got) == pytest.approx(number, rel=0.005)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(7, 12))
+def test_compact_fits(number, width):
+    got = numbers.compact(number, width)
+    assert len(got) <= width
+    if number and abs(number) < 1e300:
+        assert float(got) == pytest.approx(number, rel=0.6)
+
+
 def test_other_figures():
     assert numbers.cycles(445638) == "445,638 cyc"
     assert numbers.duration(2_351_050, 1_000_000_000) == "2.35 ms"
@@ -96,6 +116,14 @@ def test_evidence_is_bounded_however_deep():
     assert len(numbers.evidence(deep)) < 200
     assert numbers.evidence(list(range(1000))).endswith("… 1000 in all]")
     assert "\x1b" not in numbers.evidence({"\x1b[2J": "\x1b[31m"})
+
+
+def test_evidence_by_its_key():
+    assert numbers.named("address", 0x12345000) == "0x12345000"
+    assert numbers.named("remainder", 0x5000) == "0x5000"
+    assert numbers.named("alignment", 65536) == "65536 (64 KiB)"
+    assert numbers.named("elements", 65536) == "65536"
+    assert numbers.named("address", "x\x1b") == "x?"
 
 
 def test_progress_fits_and_counts():
