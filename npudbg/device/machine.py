@@ -128,6 +128,8 @@ class Machine:
         self._touched = self.touch.active
         self.sram = Sram(target.memory.sram_base, self.sram_bytes) if self._touched else None
         self.waits: list[tuple[int, int]] = []
+        self.told: dict[str, Array] = {}
+        """What the record holds of tensors whose bytes were changed after they were recorded."""
         self._group = 0
         self._recorded: set[int] = set()
         self.stages: dict[str, list[dict[str, Any]]] = {"fused": []}
@@ -239,7 +241,7 @@ class Machine:
         for name, data in zip(node.outputs, result, strict=True):
             if name:
                 data = self._replaced(name, data)
-                self.memory.record(self.memory.constant(name, data, "constant", node.index))
+                self.memory.constant(name, data, "constant", node.index)
         self._node(node, kernel="folded", engine="-")
         return True
 
@@ -326,7 +328,7 @@ class Machine:
             value = self.values[name]
             if value.allocation is None and (name not in inside or name in escaping):
                 self.memory.allocate(value)
-                if value.static and value.role == "weight":
+                if value.static:
                     self.memory.record(value)
         for step in steps:
             for name in step.reads:

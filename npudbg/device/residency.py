@@ -123,7 +123,7 @@ class Residency:
             self.record(value)
             if value.allocation is not None:
                 value.allocation.users -= 1
-                if value.allocation.users == 0 and value.role != "weight":
+                if value.allocation.users == 0 and not value.static:
                     self.map.give(value.allocation.address)
 
     def model_value(self, value: Value) -> Any:

@@ -207,7 +207,8 @@ class TouchedGroup:
             data = self.written.get(action.seq)
             if data is None:
                 continue
-            array = self.values[action.region.tensor].array
+            name = action.region.tensor
+            array = machine.told.get(name, self.values[name].array)
             said = np.ascontiguousarray(array[slices(action.region.box)]).tobytes()
             if data != said:
                 machine.writer.put_payload(action.seq, data)
@@ -256,6 +257,8 @@ def poke(machine: Machine, injection: Injection, goals: dict[str, Any]) -> None:
         if -data.size < offset < value.array.nbytes:
             # The recorded bytes belong to the session: change a copy.
             if name not in goals:
+                if value.recorded:
+                    machine.told.setdefault(name, value.array)
                 value.data = value.array.copy()
             raw = bytes_of(goals.get(name, value.data))
             low, high = max(offset, 0), min(offset + data.size, raw.size)

@@ -23,6 +23,7 @@ from npudbg.session.commands import ACCESS, COMMAND, Rows, Space
 from npudbg.session.coverage import COVER
 from npudbg.session.dtypes import numpy_dtype
 from npudbg.session.errors import SessionError
+from npudbg.session.opening import DAMAGE, connect
 from npudbg.session.records import Counter, Finding, Meta, NodeRecord, TensorRecord, Verdict
 from npudbg.session.writer import unpack_rows
 
@@ -75,10 +76,10 @@ class Session:
                 f"({schema.VERSION}); update npudbg"
             )
         try:
-            session = cls(path, _connect(path, head))
+            session = cls(path, connect(path))
             session._check_tables()
             _ = session.meta
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             raise SessionError(f"{path}: the session is damaged ({error})") from None
         return session
 
@@ -260,9 +261,7 @@ class Session:
 
         None where the writer died before it wrote them.
         """
-        stored: tuple[int, int, bytes] | None = self._meta(
-            "coverage", tuple[int, int, bytes], None
-        )
+        stored: tuple[int, int, bytes] | None = self._meta("coverage", tuple[int, int, bytes], None)
         if stored is None:
             return None
         kind, nbytes, packed = stored
@@ -456,14 +455,14 @@ class Session:
         with self._lock:
             try:
                 return self._db.execute(query, args).fetchone()
-            except sqlite3.Error as error:
+            except DAMAGE as error:
                 raise SessionError(f"{self.path}: the session is damaged ({error})") from None
 
     def _all(self, query: str) -> list[Any]:
         with self._lock:
             try:
                 return self._db.execute(query).fetchall()
-            except sqlite3.Error as error:
+            except DAMAGE as error:
                 raise SessionError(f"{self.path}: the session is damaged ({error})") from None
 
     def _check_tables(self) -> None:
@@ -474,27 +473,3 @@ class Session:
             raise SessionError(f"{self.path}: the session is cut (no table {missing[0]})")
         if any(kind != "table" for kind in found.values()):
             raise SessionError(f"{self.path}: a session holds plain tables only; not opened")
-
-
-def _connect(path: Path, head: bytes) -> sqlite3.Connection:
-    # A hot journal (the writer was killed) must be rolled back, which needs a
-    # writable connection; a read-only medium falls back to the file as it is.
-    hot = path.with_name(path.name + "-journal").exists()
-    uri = path.resolve().as_uri()
-    modes = ["?mode=rw", "?mode=ro", "?immutable=1"] if hot else ["?mode=ro", "?immutable=1"]
-    error: sqlite3.Error | None = None
-    for mode in modes:
-        db = None
-        try:
-            db = sqlite3.connect(uri + mode, uri=True, check_same_thread=False, timeout=2.0)
-            db.execute("PRAGMA trusted_schema=OFF")
-            db.execute("PRAGMA query_only=ON")
-            db.execute("PRAGMA mmap_size=0")
-            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            return db
-        except sqlite3.DatabaseError as problem:
-            error = problem
-            if db is not None:
-                db.close()
-    assert error is not None
-    raise error
