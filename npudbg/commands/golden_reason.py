@@ -40,6 +40,7 @@ def why(
     *,
     form: str = "",
     layouts: bool = True,
+    trusted: bool = False,
 ) -> Why:
     """Return why a tensor differs; the reasons that leave least doubt are tried first.
 
@@ -51,6 +52,7 @@ def why(
         single: The node on golden operands, where that was computed.
         form: Number format of the run up to here; by default that of the tensor.
         layouts: Look for a layout mistake, which takes longest.
+        trusted: The golden values are known to be in order.
     """
     if got.size > _MAX_ELEMENTS or got.dtype.kind in "OSUTc":
         return Why()
@@ -58,7 +60,7 @@ def why(
 
     a = got.astype(np.float64).reshape(-1)
     b = golden.astype(np.float64).reshape(-1)
-    found = _range(a, b, tensor) or (layout(got, golden) if layouts else None)
+    found = _range(a, b, tensor) or (layout(got, golden, trusted=trusted) if layouts else None)
     if found is not None and found.evidence.get("equal_before", 0.0) > _MOST:
         # Most values are in place: channels that are lost explain the rest with less.
         found = collapse(got, golden) or found
@@ -86,11 +88,16 @@ def _range(a: Any, b: Any, tensor: TensorRecord) -> Why | None:
     return Why("range", told, evidence)
 
 
-def layout(got: npt.NDArray[Any], golden: npt.NDArray[Any]) -> Why | None:
+def layout(got: npt.NDArray[Any], golden: npt.NDArray[Any], *, trusted: bool = False) -> Why | None:
     """Return the rearrangement that makes one side of the other, or None.
 
     Either side may be the one in a wrong order: a board's output file as well as the
     device's own tensor.  The shapes may differ, as a padded native buffer's does.
+
+    Args:
+        got: The device's values.
+        golden: Golden values.
+        trusted: They are known to be in order.
     """
     if max(got.size, golden.size) > _MAX_ELEMENTS:
         return None
@@ -99,7 +106,7 @@ def layout(got: npt.NDArray[Any], golden: npt.NDArray[Any]) -> Why | None:
     here = explain_layout(got, golden)
     # Both ways hold at once; the one that a reader would call the mistake is told.
     there = None
-    if here is None or here.kind == _LEAST_LIKELY:
+    if not trusted and (here is None or here.kind == _LEAST_LIKELY):
         there = explain_layout(golden, got)
     match = there or here
     if match is None:

@@ -35,6 +35,7 @@ _RANDOM = frozenset(
 )
 _ROLES = ("input", "activation", "output")
 _UNMATCHED = 16
+_SEARCHED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +198,15 @@ class _Maker:
             dtype=record.dtype, shape=tuple(record.shape), single=single,
         )  # fmt: skip
         # Looking for a layout takes longest: where it begins, and what the user sees.
-        layouts = self._first < 0 or record.role == "output"
+        layouts = self._first < 0 or (record.role == "output" and len(self._outputs) <= _SEARCHED)
         shapes = f"shape {list(got.shape)} here and {list(array.shape)} in the golden values"
         other = Why("shape", shapes, {"golden_shape": list(array.shape)})
         if got.size != array.size:
-            return _with(plain, (layout(got, array) if layouts else None) or other, True)
+            return _with(
+                plain,
+                (layout(got, array, trusted=self._golden.live) if layouts else None) or other,
+                True,
+            )
         same = [n for n in got.shape if n != 1] == [n for n in array.shape if n != 1]
         aligned = array.reshape(got.shape)
         atol, rtol = tolerance(aligned, self._form, self._asked.atol, self._asked.rtol)
@@ -213,7 +218,16 @@ class _Maker:
         found = Why()
         if differs:
             reads = aligned if same else array
-            found = why(got, reads, record, entire, single, form=self._form, layouts=layouts)
+            found = why(
+                got,
+                reads,
+                record,
+                entire,
+                single,
+                form=self._form,
+                layouts=layouts,
+                trusted=self._golden.live,
+            )
             if not same and found.reason != "layout":
                 found = other
         elif entire.max_abs > 0 and self._joins(record):
