@@ -11,7 +11,7 @@ from npudbg.layers.compare.records import Channel, Tolerance
 
 _MAX_CHANNELS = 1 << 14
 _SHOWN = 16
-_SLAB = 1 << 18
+_SLAB = 1 << 16
 """Elements of a group of channels looked at together."""
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import log10, sqrt
 
 import numpy as np
 
 from npudbg.layers.compare.channels import channel_axis, per_channel
-from npudbg.layers.compare.pairs import Array, Wide, pairs, wide
+from npudbg.layers.compare.pairs import PIECE, Array, Wide, pairs, wide
 from npudbg.layers.compare.records import Metrics, Tolerance
-
-_MAX_CLASSES_BYTES = 1 << 28
 
 
 class _Joint:
@@ -142,12 +141,31 @@ def argmax_equal(got: Array, golden: Array) -> float | None:
     Classes stand on the last axis of a tensor of two axes, else on axis 1.  A
     golden element as large as the golden maximum counts as the same place.
     """
-    if golden.ndim < 1 or golden.size < 2 or golden.size * 16 > _MAX_CLASSES_BYTES:
+    if golden.ndim < 1 or golden.size < 2:
         return None
     axis = golden.ndim - 1 if golden.ndim < 3 else 1
     if golden.shape[axis] < 2:
         return None
-    one, other = wide(got), wide(golden)
-    chosen = np.expand_dims(np.where(np.isnan(one), -np.inf, one).argmax(axis=axis), axis)
-    best = np.where(np.isnan(other), -np.inf, other)
-    return float((np.take_along_axis(best, chosen, axis) == best.max(axis, keepdims=True)).mean())
+    rows = right = 0
+    for one, other in _slabs(np.moveaxis(got, axis, -1), np.moveaxis(golden, axis, -1)):
+        values, best = wide(one), wide(other)
+        values[np.isnan(values)] = -np.inf
+        best[np.isnan(best)] = -np.inf
+        chosen = values.argmax(axis=-1)[..., None]
+        same = np.take_along_axis(best, chosen, -1)[..., 0] == best.max(axis=-1)
+        rows += same.size
+        right += int(np.count_nonzero(same))
+    return right / rows if rows else None
+
+
+def _slabs(one: Array, other: Array) -> Iterator[tuple[Array, Array]]:
+    """Give both arrays in parts of some thousand elements; the last axis stays whole."""
+    if one.ndim < 2 or one.size <= PIECE:
+        yield one, other
+        return
+    step = max(1, PIECE * one.shape[0] // one.size)
+    for first in range(0, one.shape[0], step):
+        if step > 1 or one.ndim < 3:
+            yield one[first : first + step], other[first : first + step]
+        else:
+            yield from _slabs(one[first], other[first])

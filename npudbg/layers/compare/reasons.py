@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from npudbg.layers.compare.pairs import Array, wide
+from npudbg.layers.compare.pairs import Array, pairs, wide
 from npudbg.layers.compare.records import Channel, Metrics, Reason, Tolerance
 
 _SAMPLE = 1 << 16
@@ -141,8 +141,8 @@ def _line(metrics: Metrics) -> list[Reason]:
 def _collapse(got: Array, golden: Array) -> Reason | None:
     """Return a collapse of the whole tensor onto one or two values."""
     step = max(1, got.size // _SAMPLE)
-    here = np.unique(wide(got.reshape(-1)[::step]))
-    there = np.unique(wide(golden.reshape(-1)[::step]))
+    here = np.unique(wide(np.asarray(got.flat[::step])))
+    there = np.unique(wide(np.asarray(golden.flat[::step])))
     if len(here) > _FEW_LEVELS or len(there) < _MANY_LEVELS:
         return None
     values = ", ".join(f"{v:.4g}" for v in here)
@@ -175,18 +175,17 @@ def _saturation(got: Array, metrics: Metrics) -> Reason | None:
     if low == high:
         return None
     spread = metrics.golden_range[1] - metrics.golden_range[0]
-    values = got.reshape(-1)
     for name, limit, beyond in (
         ("highest", high, metrics.golden_range[1] - high),
         ("lowest", low, low - metrics.golden_range[0]),
     ):
         if beyond <= 0.01 * spread:
             continue
-        piled = int(np.count_nonzero(values == np.asarray(limit).astype(values.dtype)))
-        if piled >= max(4, _SATURATED * values.size):
+        piled = sum(int(np.count_nonzero(piece == limit)) for piece, _ in pairs(got, got))
+        if piled >= max(4, _SATURATED * got.size):
             return Reason(
                 name="saturation",
-                message=f"{piled} of {values.size} values stand at the {name} value {limit:.5g}; "
+                message=f"{piled} of {got.size} values stand at the {name} value {limit:.5g}; "
                 f"the golden ones go {beyond:.4g} beyond",
                 evidence={"limit": limit, "at_limit": piled, "beyond": beyond},
             )
