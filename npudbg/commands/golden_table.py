@@ -36,6 +36,7 @@ _RANDOM = frozenset(
 _ROLES = ("input", "activation", "output")
 _UNMATCHED = 16
 _SEARCHED = 8
+_LONGEST = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ class _Maker:
 
         single = self._singles.get(record.name)
         plain = GoldenRow(
-            name=record.name, tensor=record.id, node=record.producer, role=record.role,
+            name=record.name[:_LONGEST], tensor=record.id, node=record.producer, role=record.role,
             dtype=record.dtype, shape=tuple(record.shape), single=single,
         )  # fmt: skip
         # Looking for a layout takes longest: where it begins, and what the user sees.

@@ -13,7 +13,7 @@ Reason = Literal["", "range", "saturation", "collapse", "layout", "scale", "prec
 
 KEY = "golden"
 """Key of the session's extra value that holds a :class:`GoldenRecord`."""
-MAX_ROWS = 8192
+MAX_ROWS = 4096
 """Most rows that a session keeps."""
 
 
@@ -53,7 +53,7 @@ class GoldenRow(Record, frozen=True):
     """One tensor of the run beside its golden values.
 
     Attributes:
-        name: The tensor.
+        name: The tensor (a very long name is cut).
         tensor: Its id in the session.
         node: Index of the node that made it; -1 for an input of the model.
         role: As in its record.
