@@ -44,11 +44,17 @@ def first_divergence(case: Case) -> Iterator[Finding]:
         ),
         f"{what}; {row.told}" if row.told else what,
         evidence=_evidence(row, compared),
-        fix=_FIX.get(row.reason, _RAISE),
+        fix=_fix(row),
         severity=_severity(row, compared),
         certainty=_certainty(row),
         origin="simulated" if session.meta.backend == "simulated" else "measured",
     )
+
+
+def _fix(row: GoldenRow) -> str:
+    if row.reason == "range" and "limit" not in row.evidence:
+        return "look for NaN or Inf in the node's weights, and for a sum or division inside it"
+    return _FIX.get(row.reason, _RAISE)
 
 
 def _severity(row: GoldenRow, compared: GoldenRecord) -> Severity:
