@@ -38,7 +38,8 @@ class Recorder:
 
     def tensor(self, value: Value) -> None:
         """Record a value's final bytes and statistics."""
-        consumers = tuple(n.index for n in self.graph.consumers(value.name))
+        plain = value.name.removesuffix("@ddr")  # the device's copy feeds what the input feeds
+        consumers = tuple(n.index for n in self.graph.consumers(plain))
         if not value.is_tensor:
             self.writer.add_tensor(
                 TensorRecord(

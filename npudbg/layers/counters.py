@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npudbg.session.commands import Kind
+from npudbg.session.commands import Kind, Space
 from npudbg.session.reader import Session
 from npudbg.session.records import Counter
 from npudbg.targets.profile import Target
@@ -35,11 +35,14 @@ def counters(session: Session, target: Target) -> list[Counter]:
             busy[engine] += int(length[rows["engine"] == engine].sum())
         for kind in Kind:
             kinds[kind] += int((rows["kind"] == kind).sum())
-        transfer = rows["kind"] <= Kind.DMA_STORE
-        sram_bytes += int(rows["nbytes"][transfer].sum())
-        moved += int(rows["nbytes"][transfer & (rows["kind"] != Kind.KERNEL)].sum())
+        # A STORE's row spans its whole range in DDR; what it moves is what it reads in SRAM.
         reads = session.accesses(low, low + _CHUNK)
-        sram_bytes += int(reads["nbytes"][reads["space"] == 3].sum())
+        reads = reads[reads["space"] == int(Space.SRAM)]
+        stored = rows["kind"][reads["seq"] - low] == int(Kind.DMA_STORE)
+        written = rows["nbytes"][rows["dst_space"] == int(Space.SRAM)]
+        loaded = rows["nbytes"][rows["kind"] == int(Kind.DMA_LOAD)]
+        sram_bytes += int(written.sum()) + int(reads["nbytes"].sum())
+        moved += int(loaded.sum()) + int(reads["nbytes"][stored].sum())
     compute, memory = target.compute, target.memory
     width = compute.mac_cols_by_dtype.get(meta.precision, compute.mac_cols)
     macs = sum(n.macs for n in session.nodes)
