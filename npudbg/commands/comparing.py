@@ -111,6 +111,11 @@ def _setting(session: Session) -> dict[str, Any]:
     if meta.model is not None:
         found["model"] = meta.model.sha256 or meta.model.name
     found |= {f"--{k}": v for k, v in meta.options.items() if k not in _OF_THE_CALL}
+    found |= {
+        f"address of {t.name}": f"{t.address:#x}"
+        for t in session.tensors
+        if t.role == "input" and t.address_origin == "declared" and t.address is not None
+    }
     if way is not None:
         found |= {
             "fused": way.fused,
@@ -119,7 +124,7 @@ def _setting(session: Session) -> dict[str, Any]:
             "kept in the model's type": list(way.raised),
             "replaced": sorted(way.replaced),
         }
-        for name in ("--fault", "--cast", "--set"):
+        for name in ("--fault", "--cast", "--set", "--host_address"):
             found.pop(name, None)
     return {name: value for name, value in found.items() if value not in (None, "", [])}
 

@@ -61,6 +61,8 @@ def _first_row(a: Session, b: Session) -> int | None:
             unequal = x[column] != y[column]
             if column == "box":
                 unequal = unequal.any(axis=(1, 2))
+            if column == "status":
+                unequal &= ~(_done(x) & _done(y))
             if free and column in ("src", "dst"):
                 unequal &= ~_on_host(x, column) | ~_on_host(y, column)
             wrong |= unequal
@@ -82,6 +84,14 @@ def _on_host(rows: Any, side: str) -> npt.NDArray[Any]:
     return found
 
 
+def _done(rows: Any) -> npt.NDArray[Any]:
+    """Return which commands completed; whether their bytes were touched is looked at apart."""
+    from npudbg.session.commands import Status
+
+    found: npt.NDArray[Any] = (rows["status"] == Status.OK) | (rows["status"] == Status.TOUCHED)
+    return found
+
+
 def _first_foreign(a: Session, b: Session) -> int | None:
     """Return the first command that read foreign bytes in one session and not the same in both."""
     left, right = set(a.observations), set(b.observations)
@@ -93,8 +103,9 @@ def _first_foreign(a: Session, b: Session) -> int | None:
 
 
 def _first_payload(a: Session, b: Session) -> int | None:
+    common = min(a.n_commands, b.n_commands)
     for seq in sorted({*a.payloads, *b.payloads}):
-        if a.payload(seq) != b.payload(seq):
+        if seq < common and _wrote(a, b, seq) != 0:
             return int(seq)
     return None
 
@@ -102,6 +113,7 @@ def _first_payload(a: Session, b: Session) -> int | None:
 def _first_tile(a: Session, b: Session, differing: Iterable[Match]) -> int | None:
     """Return the first command that wrote a differing element of a tensor."""
     best: int | None = None
+    payloads = {*a.payloads, *b.payloads}
     for match in sorted(differing, key=lambda m: m.record.first_seq):
         record = match.a
         if record is None or record.first_seq < 0:
@@ -112,8 +124,11 @@ def _first_tile(a: Session, b: Session, differing: Iterable[Match]) -> int | Non
         if wrong is None:
             continue
         for row in _writes_of(a, record):
-            if _holds(row, wrong):
-                best = int(row["seq"]) if best is None else min(best, int(row["seq"]))
+            seq = int(row["seq"])
+            # What it really wrote is kept where the tensor was changed behind its back.
+            kept = seq in payloads and _wrote(a, b, seq) == 0
+            if not kept and _holds(row, wrong):
+                best = seq if best is None else min(best, seq)
                 break
     return best
 

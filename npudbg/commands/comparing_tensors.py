@@ -72,7 +72,12 @@ def reason(a: Session, b: Session, match: Match) -> TensorDifference | None:
     if one.quantization != other.quantization:
         return _difference(a, b, match, "values")
     x, y = np.frombuffer(a.blob(one.blob), np.uint8), np.frombuffer(b.blob(other.blob), np.uint8)
-    return None if np.array_equal(x, y) else _difference(a, b, match, "values")
+    if not np.array_equal(x, y):
+        return _difference(a, b, match, "values")
+    if one.strides != other.strides:
+        strides = Pair(name="strides", a=list(one.strides), b=list(other.strides))
+        return _difference(a, b, match, "strides", strides)
+    return None
 
 
 def with_metrics(a: Session, b: Session, match: Match, found: TensorDifference) -> TensorDifference:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from npudbg.session.errors import UserError
@@ -61,6 +62,8 @@ def fork(
     job, synthesised = job_of(session)
     arrays, records = host_arrays(session)
     _check_pokes(session, changes.pokes)
+    told = notes_of(changes)
+    changes = dataclasses.replace(changes, pokes=tuple(_settled(session, changes.pokes)))
     job = _changed(job, changes, save)
     text = meta.target_toml or toml_text(meta.target)
     graph = _model(session, job, model)
@@ -72,7 +75,7 @@ def fork(
         load_toml_text(text, meta.target),
         arrays,
         target_toml=text,
-        notes=(*_kept_notes(meta.notes), *notes_of(changes)),
+        notes=(*_kept_notes(meta.notes), *told),
         synthesised=synthesised,
         recorded=records,
         calibration=None if known is None else _converted(session, from_record, known),
@@ -140,6 +143,46 @@ def _check_pokes(session: Session, pokes: tuple[Poke, ...]) -> None:
                 f"{place}: {len(poke.data)} bytes do not lie in {poke.space}, which is "
                 f"{region.base:#x} to {end - 1:#x}"
             )
+
+
+def _settled(session: Session, pokes: tuple[Poke, ...]) -> Iterator[Poke]:
+    """Yield pokes, each moved back to the last command before it that wrote anything.
+
+    A host operator waits, invalidates and computes in one go: bytes changed during its
+    WAIT are bytes changed before it.
+
+    Raises:
+        UserError: An input is staged over the bytes, before any node reads them.
+    """
+    from msgspec import structs
+
+    from npudbg.session.commands import Space
+
+    for poke in pokes:
+        after = poke.after
+        while after > 0 and int(session.command(after)["dst_space"]) == Space.NONE:
+            after -= 1
+        if poke.space == "ddr":
+            _check_staged(session, poke)
+        yield structs.replace(poke, after=after)
+
+
+def _check_staged(session: Session, poke: Poke) -> None:
+    from npudbg.session.commands import Space
+
+    first = next((n.first_seq for n in session.nodes if n.first_seq >= 0), session.n_commands)
+    rows = session.commands(poke.after + 1, first)
+    end = poke.address + len(poke.data)
+    hit = rows[
+        (rows["dst_space"] == Space.DDR)
+        & (rows["dst"] < end)
+        & (rows["dst"] + rows["nbytes"] > poke.address)
+    ]
+    if len(hit):
+        raise UserError(
+            f"{poke.space}:{poke.address:#x}: command {int(hit[0]['seq'])} puts an input there "
+            f"before any node reads it; poke after that command, not after {poke.after}"
+        )
 
 
 def _model(session: Session, job: Job, path: str | None) -> Graph:

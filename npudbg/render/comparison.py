@@ -151,12 +151,15 @@ def _how(found: TensorDifference) -> str:
         return "its values are kept in one session only"
     text = ""
     if found.what is not None:
-        text = f"{found.reason} {_plain(found.what.a)} | {_plain(found.what.b)}  "
+        text = f"{found.reason} {_plain(found.reason, found.what.a)} | "
+        text += f"{_plain(found.reason, found.what.b)}  "
     return (text + ("" if found.metrics is None else _metrics(found.metrics))).rstrip() or "differs"
 
 
-def _plain(value: Any) -> str:
-    return numbers.shape(value) if isinstance(value, list) else safe(value, 20)
+def _plain(reason: str, value: Any) -> str:
+    if isinstance(value, list):
+        return numbers.shape(value) if reason == "shape" else safe(tuple(value), 40)
+    return safe(value, 20)
 
 
 def _metrics(found: Closeness) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from npudbg.session.golden import Closeness
 from npudbg.session.records import Finding, Origin, Record
 
-TensorReason = Literal["values", "shape", "dtype", "only-a", "only-b", "not-kept"]
+TensorReason = Literal["values", "shape", "dtype", "strides", "only-a", "only-b", "not-kept"]
 
 
 class Pair(Record, frozen=True):
@@ -51,7 +51,7 @@ class TensorDifference(Record, frozen=True):
         node: Label of the node that makes it, ``""`` for an input or a weight.
         tensor: Its id in A (in B where A lacks it).
         reason: In what it differs.
-        what: Shape or dtype in either session.
+        what: Shape, dtype or strides in either session.
         metrics: B's values beside A's, with no tolerance.
     """
 
