@@ -47,10 +47,10 @@ _SHORT = {Kind.DMA_LOAD: ("load",), Kind.DMA_STORE: ("store",), Kind.HOST: ("cpu
 class CommandScope:
     """The names at one command."""
 
-    def __init__(self, context: Context, seq: int) -> None:
-        """Look at command ``seq``."""
+    def __init__(self, context: Context, seq: int, row: Any = None) -> None:
+        """Look at command ``seq``, whose row is fetched when needed if it is not given."""
         self.context, self.seq = context, seq
-        self._row: Any = None
+        self._row = row
 
     @property
     def row(self) -> Any:
@@ -102,8 +102,7 @@ class CommandScope:
     def data(self) -> ArrayValue:
         """Return what the command wrote."""
         row, written = self.row, self.context.state.written
-        rows = self.context.session.commands(self.seq, self.seq + 1)
-        if not bool(written.writing(rows)[0]):
+        if not written.wrote(row):
             raise AbsentError(f"command {self.seq} ({kind_name(int(row['kind']))}) wrote nothing")
         data = written.packed(row)
         if data is None:

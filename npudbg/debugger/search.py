@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
+from typing import Any
 
 from npudbg.debugger.breakpoints import Chunk, Stop
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import AbsentError, DebuggerError
 from npudbg.debugger.expressions.evaluate import evaluate
 from npudbg.debugger.expressions.values import truth
+from npudbg.debugger.possible import possible
 from npudbg.debugger.scope import CommandScope
+
+_FEW = 64
+"""Commands for which looking at whole columns first does not pay."""
 
 
 @dataclass
@@ -43,20 +48,23 @@ def find_stop(context: Context, stops: list[Stop], first: int, last: int) -> Hit
         chunk = Chunk(context.session, at)
         met: dict[int, list[Stop]] = {}
         for stop in stops:
-            for seq in stop.matcher.find(chunk).tolist():
-                if low <= seq <= high:
-                    met.setdefault(seq, []).append(stop)
+            seqs = stop.matcher.find(chunk)
+            seqs = seqs[(seqs >= low) & (seqs <= high)]
+            if stop.condition is not None and len(seqs) > _FEW:
+                seqs = seqs[possible(context, stop.condition, chunk.rows[seqs - chunk.low])]
+            for seq in seqs.tolist():
+                met.setdefault(seq, []).append(stop)
         for seq in sorted(met, reverse=step < 0):
-            hit = _judge(context, seq, met[seq])
+            hit = _judge(context, seq, chunk.rows[seq - chunk.low], met[seq])
             if hit is not None:
                 return hit
         at += step
     return None
 
 
-def _judge(context: Context, seq: int, stops: list[Stop]) -> Hit | None:
+def _judge(context: Context, seq: int, row: Any, stops: list[Stop]) -> Hit | None:
     hit = Hit(seq, [])
-    scope = CommandScope(context, seq)
+    scope = CommandScope(context, seq, row)
     for stop in stops:
         if stop.condition is not None:
             try:

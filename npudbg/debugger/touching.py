@@ -58,6 +58,8 @@ class Touching:
     def why(self, seq: int) -> str:
         """See :class:`~npudbg.debugger.breakpoints.Matcher`."""
         where, state = self.where, self.context.state
+        if not self.writes and not self.changes:
+            return "read"
         size = min(where.nbytes, MOST_WATCHED)
         before = state.memory_at(where.space, where.low, size, seq - 1)
         after = state.memory_at(where.space, where.low, size, seq)

@@ -63,6 +63,8 @@ class TensorWatch:
 
     def why(self, seq: int) -> str:
         """See :class:`~npudbg.debugger.breakpoints.Matcher`."""
+        if not self.writes and not self.changes:
+            return "read"
         before, after = self._shown(seq - 1), self._shown(seq)
         if before != after:
             return f"{before} -> {after}"

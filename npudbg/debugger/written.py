@@ -16,7 +16,10 @@ from npudbg.session.records import TensorRecord
 
 Bytes = npt.NDArray[np.uint8]
 
-_MOVERS = (Kind.DMA_LOAD, Kind.KERNEL, Kind.DMA_STORE, Kind.HOST)
+# Tables over all bytes: looked up for millions of rows.
+_MOVES = np.isin(np.arange(256), (Kind.DMA_LOAD, Kind.KERNEL, Kind.DMA_STORE, Kind.HOST))
+_ENDED = ~np.isin(np.arange(256), (Status.HUNG, Status.NOT_STARTED))
+_NONE, _SRAM, _HOST, _FAULT = map(int, (Space.NONE, Space.SRAM, Space.HOST, Status.FAULT))
 _CACHE_BYTES = 64 << 20
 
 
@@ -90,15 +93,24 @@ class Written:
         What hung or never started wrote nothing.  A refused transfer neither, but for
         the staging of an input at an address that the engine cannot issue: it ran.
         """
-        status, kind = rows["status"], rows["kind"]
-        able = (rows["dst_space"] != Space.NONE) & (rows["nbytes"] > 0)
-        ended = (status != Status.HUNG) & (status != Status.NOT_STARTED)
-        ended &= (status != Status.FAULT) | (rows["src_space"] == Space.HOST)
-        moves = np.isin(kind, _MOVERS) & ended
+        status = rows["status"]
+        able = (rows["dst_space"] != _NONE) & (rows["nbytes"] > 0)
+        moves = _MOVES[rows["kind"]] & _ENDED[status]
+        moves &= (status != _FAULT) | (rows["src_space"] == _HOST)
         if len(self.payload_seqs):
             moves |= np.isin(rows["seq"], self.payload_seqs)
         found: Bools = able & moves
         return found
+
+    def wrote(self, row: Any) -> bool:
+        """Whether one row wrote memory; see :meth:`writing`."""
+        if int(row["dst_space"]) == _NONE or int(row["nbytes"]) <= 0:
+            return False
+        status = int(row["status"])
+        refused = status == _FAULT and int(row["src_space"]) != _HOST
+        if _MOVES[int(row["kind"])] and _ENDED[status] and not refused:
+            return True
+        return self.payload(int(row["seq"])) is not None
 
     def reach(self, row: Any) -> tuple[int, int]:
         """Return the linear range of addresses that a row's write lies in."""
@@ -109,7 +121,7 @@ class Written:
 
         None when what it wrote is the linear range itself.
         """
-        if int(row["dst_space"]) == Space.SRAM:
+        if int(row["dst_space"]) == _SRAM:
             return None
         layout = self.layout(int(row["tensor"]))
         if layout is None:

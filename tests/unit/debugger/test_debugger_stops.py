@@ -28,16 +28,36 @@ def stops(debugger, verb, start):
 
 
 LOCATIONS = [
-    "node1", "op Conv", "tensor t2", "kind KERNEL", "engine dma1", "17", "KERNEL if tile == 1",
-    "if cost > 40 and kind == 'store'", "node2 if max(abs(out)) > 100", "op Relu if tile > 0",
-    "sram:0x180+64", "t1 if nan(out) == 0", "finding O401", "cycle 300", "*0x40000000",
+    "node1",
+    "op Conv",
+    "tensor t2",
+    "kind KERNEL",
+    "engine dma1",
+    "17",
+    "KERNEL if tile == 1",
+    "if cost > 40 and kind == 'store'",
+    "node2 if max(abs(out)) > 100",
+    "op Relu if tile > 0",
+    "sram:0x180+64",
+    "t1 if nan(out) == 0",
+    "finding O401",
+    "cycle 300",
+    "*0x40000000",
     "DMA_LOAD if addr % 64 == 0",
-]  # fmt: skip
+]
 WATCHES = [
-    "watch sram:0x180+16", "rwatch sram:0x180+16", "awatch sram:0x180+16", "watch t1",
-    "watch t1[0,3,2]", "rwatch t0[1,5,7]", "awatch t2[0]", "watch -l t4[0,0,0]", "watch t4",
-    "rwatch /w1", "watch sram:0x180 if tile == 0",
-]  # fmt: skip
+    "watch sram:0x180+16",
+    "rwatch sram:0x180+16",
+    "awatch sram:0x180+16",
+    "watch t1",
+    "watch t1[0,3,2]",
+    "rwatch t0[1,5,7]",
+    "awatch t2[0]",
+    "watch -l t4[0,0,0]",
+    "watch t4",
+    "rwatch /w1",
+    "watch sram:0x180 if tile == 0",
+]
 
 
 @pytest.mark.parametrize("text", [*(f"b {where}" for where in LOCATIONS), *WATCHES])
@@ -221,3 +241,71 @@ def test_toggle_for_the_screen(debugger, run):
     assert debugger.break_nodes() == frozenset({2})
     run(debugger.toggle_break(2))
     assert debugger.break_nodes() == frozenset()
+
+
+CONDITIONS = st.recursive(
+    st.one_of(
+        st.tuples(
+            st.sampled_from(
+                ["seq", "cycle", "cost", "nbytes", "tile", "addr", "end", "dst", "node"]
+            ),
+            st.sampled_from(["", " % 3", " - 20", " // 7", " + seq", " * 2", " % 0"]),
+            st.sampled_from(["<", ">", "==", "!=", ">="]),
+            st.integers(-2, 400),
+        ).map(lambda t: f"{t[0]}{t[1]} {t[2]} {t[3]}"),
+        st.sampled_from(
+            [
+                "kind == 'KERNEL'",
+                "'load' == kind",
+                "engine != 'mac'",
+                "op == 'Conv'",
+                "nan(out) == 0",
+                "node == 'node1'",
+                "status == 'HUNG'",
+                "space == 'sram'",
+                "max(data) > 20",
+                "name == 't1'",
+            ]
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from([" and ", " or "]), inner).map(
+            lambda t: f"({''.join(t)})"
+        ),
+        inner.map(lambda t: f"not ({t})"),
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(CONDITIONS)
+def test_what_columns_rule_out_is_never_true(made, text):
+    from npudbg.debugger.errors import DebuggerError
+    from npudbg.debugger.expressions import evaluate, parse
+    from npudbg.debugger.expressions.values import truth
+    from npudbg.debugger.possible import possible
+    from npudbg.debugger.scope import CommandScope
+
+    with Session.open(made.path) as session:
+        context = Interpreter(session).context
+        rows = session.commands(0, session.n_commands)
+        tree = parse(text)
+        mask = possible(context, tree, rows)
+        for row, may in zip(rows, mask, strict=True):
+            try:
+                holds = truth(evaluate(tree, CommandScope(context, int(row["seq"]), row), text))
+            except DebuggerError:
+                holds = False
+            assert may or not holds, (text, int(row["seq"]))
+
+
+def test_columns_rule_out_most(session):
+    from npudbg.debugger.expressions import parse
+    from npudbg.debugger.possible import possible
+
+    context = Interpreter(session).context
+    rows = session.commands(0, session.n_commands)
+    mask = possible(context, parse("kind == 'KERNEL' and tile % 2 == 1 and nan(out)"), rows)
+    assert np.array_equal(mask, (rows["kind"] == Kind.KERNEL) & (rows["tile"] % 2 == 1))
+    assert possible(context, parse("nan(out)"), rows).all()
