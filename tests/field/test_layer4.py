@@ -84,7 +84,9 @@ def test_b27_fp16_add_overflows_and_becomes_nan(second, overflows, tmp_path):
     assert origin.subject.name == "s"
     assert "Add_2" in origin.message
     assert origin.evidence["pos_inf"] == 4
-    assert origin.evidence["fp32_value"] == pytest.approx(70_000, rel=1e-3)  # 50,000 in fp16 is 49,984
+    assert origin.evidence["fp32_value"] == pytest.approx(
+        70_000, rel=1e-3
+    )  # 50,000 in fp16 is 49,984
     assert origin.evidence["headroom"] == pytest.approx(50_000 / 65_504, abs=1e-3)
     (symptom,) = found(judged, "O402")
     assert symptom.subject.name == "y"
