@@ -68,6 +68,7 @@ class Case:
         compared: How the run compares with it, tensor by tensor.
         unread: Names that were fed but are no host tensors (strings, sequences, device
             memory); None where that is not known, and no input is then called missing.
+        golden_before: Golden values of the run before, to recognise an output that is one late.
     """
 
     target: Target
@@ -83,6 +84,7 @@ class Case:
     unread: frozenset[str] | None = None
     golden: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     compared: GoldenRecord | None = None
+    golden_before: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def contract(self, name: str) -> ValueContract | None:
         """Return the model's contract of an input, or None if it has none of that name."""

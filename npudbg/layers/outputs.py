@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from npudbg.layers import golden, output_origin, output_values  # noqa: F401
+from npudbg.layers import golden, output_golden, output_origin, output_values  # noqa: F401

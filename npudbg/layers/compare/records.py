@@ -29,6 +29,8 @@ class Tolerance(Record, frozen=True):
         cosine: Least cosine similarity.
         snr_db: Least ratio of signal to error, in dB.
         channel_snr_db: The same for every channel that carries a signal of its own.
+        channels: Whether channels that are lost or dead count. Inside a quantised
+            network some ordinarily are; in an output they are not.
     """
 
     atol: float = 1e-5
@@ -36,6 +38,7 @@ class Tolerance(Record, frozen=True):
     cosine: float = 0.99
     snr_db: float = 20.0
     channel_snr_db: float = 3.0
+    channels: bool = True
 
 
 class Channel(Record, frozen=True):
