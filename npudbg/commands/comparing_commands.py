@@ -105,7 +105,9 @@ def _first_foreign(a: Session, b: Session) -> int | None:
 def _first_payload(a: Session, b: Session) -> int | None:
     common = min(a.n_commands, b.n_commands)
     for seq in sorted({*a.payloads, *b.payloads}):
-        if seq < common and _wrote(a, b, seq) != 0:
+        if seq >= common or a.payload(seq) == b.payload(seq):
+            continue
+        if _wrote(a, b, seq) != 0:
             return int(seq)
     return None
 

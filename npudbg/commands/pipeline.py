@@ -344,12 +344,12 @@ def host_tensors(
     alignment = max(target.dma.base_alignment or 1, target.tensor.base_alignment or 1, 64)
     found = []
     for number, (name, array) in enumerate(arrays.items()):
-        if loaded:
+        before = None if recorded is None else recorded.get(name)
+        if loaded and before is None:
             array = in_aligned_buffer(array, alignment)
         facts = describe(array, name)
         text = array.dtype.kind in "OSUT"
         address = addresses.get(name, facts["address"])
-        before = None if recorded is None else recorded.get(name)
         if before is not None and before.address is not None:
             address = before.address
         record = TensorRecord(
