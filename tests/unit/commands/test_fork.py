@@ -271,7 +271,7 @@ def test_a_model_that_changed_or_moved(frame: str, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="not the model of this session any more"):
             fork(session, Changes())
         model.unlink()
-        with pytest.raises(UserError, match="m.onnx"):
+        with pytest.raises(UserError, match=r"m\.onnx"):
             fork(session, Changes())
         judged = fork(session, Changes(), model=str(MODEL), save=str(tmp_path / "f.npudbg"))
         assert judged.verdict == session.verdict
