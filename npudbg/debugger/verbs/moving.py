@@ -16,7 +16,12 @@ _GROUP = "Moving"
 _MOST = 1 << 40
 
 
-def _count(text: str) -> int:
+def count_of(text: str) -> int:
+    """Return how often something is to be done: 1 where nothing is said.
+
+    Raises:
+        DebuggerError: No whole number of at least 1.
+    """
     if not text:
         return 1
     count = references.integer(text, "how often")
@@ -28,7 +33,7 @@ def _count(text: str) -> int:
 def _step(sign: int) -> Run:
     def run(context: Context, text: str) -> list[Line]:
         context.cursor.require()
-        goal = context.cursor.goal_step(sign * _count(text))
+        goal = context.cursor.goal_step(sign * count_of(text))
         if goal == context.cursor.seq:
             return move(context, goal, "end of the record" if sign > 0 else "start of the record")
         return move(context, goal, "step" if sign > 0 else "reverse step")
@@ -39,7 +44,7 @@ def _step(sign: int) -> Run:
 def _next(sign: int) -> Run:
     def run(context: Context, text: str) -> list[Line]:
         context.cursor.require()
-        goal = context.cursor.goal_next(sign * _count(text))
+        goal = context.cursor.goal_next(sign * count_of(text))
         if goal == context.cursor.seq:
             return move(context, goal, "end of the record" if sign > 0 else "start of the record")
         return move(context, goal, "next node" if sign > 0 else "previous node")
@@ -64,7 +69,7 @@ def _continue(sign: int) -> Run:
         context.cursor.require()
         lines: list[Line] = []
         end = context.cursor.last if sign > 0 else 0
-        for _ in range(min(_count(text), 1_000_000)):
+        for _ in range(min(count_of(text), 1_000_000)):
             lines = move(context, end, "end of the record" if sign > 0 else "start of the record")
             if context.cursor.seq == end:
                 break

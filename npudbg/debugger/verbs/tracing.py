@@ -6,6 +6,7 @@ from npudbg.debugger import references, words
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.registry import Verb
+from npudbg.debugger.verbs.moving import count_of
 from npudbg.debugger.verbs.stops import tensors
 from npudbg.session.lines import Line, Style, line
 from npudbg.session.records import TensorRecord
@@ -112,7 +113,7 @@ def _tensor(context: Context, text: str) -> TensorRecord:
 
 
 def _up(context: Context, text: str) -> list[Line]:
-    for _ in range(references.integer(text, "how often") if text else 1):
+    for _ in range(min(count_of(text), _MOST)):
         record = _tensor(context, "")
         above = [t for t in operands(context, record) if t.id not in context.frame]
         if not above:
@@ -128,7 +129,7 @@ def _up(context: Context, text: str) -> list[Line]:
 
 
 def _down(context: Context, text: str) -> list[Line]:
-    for _ in range(references.integer(text, "how often") if text else 1):
+    for _ in range(min(count_of(text), _MOST)):
         if len(context.frame) < 2:
             context.frame.clear()
             raise DebuggerError("already at the tensor of the cursor's command")

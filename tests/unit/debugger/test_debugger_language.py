@@ -128,7 +128,7 @@ def test_display_shows_at_every_stop_and_survives_what_is_absent(run):
     assert "nothing is displayed" in run("display")
 
 
-def test_backtrace_up_and_down(made, run, debugger):
+def test_backtrace_up_and_down(made, run, failed):
     row = kernel(made, 5)
     run(f"goto {row[0]}")
     text = run("bt")
@@ -140,6 +140,7 @@ def test_backtrace_up_and_down(made, run, debugger):
     assert run("info tensor").startswith("tensor ") and "t3" in run("info tensor").splitlines()[0]
     assert "t4" in run("down")
     assert "input" in run("bt image@ddr")
+    assert "expected 1 to" in failed("up 0")
 
 
 def test_bt_names_where_dirt_begins(tmp_path):
