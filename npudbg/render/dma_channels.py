@@ -145,7 +145,7 @@ def _moved(session: Session, moves: Rows) -> Ints:
 
     A STORE of a box writes a range that encloses it; what it moved is what it read.
     """
-    nbytes = np.maximum(moves["nbytes"], 0).astype(np.int64)
+    nbytes: Ints = np.maximum(moves["nbytes"], 0).astype(np.int64)
     store = np.flatnonzero(moves["kind"] == Kind.DMA_STORE)
     if not len(store):
         return nbytes
