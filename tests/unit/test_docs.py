@@ -22,7 +22,7 @@ from npudbg.layers import catalogue, findings
 from npudbg.layers.case import Case, HostTensor
 from npudbg.plugins.announce import verb_names
 from npudbg.plugins.api import PanelContext
-from npudbg.plugins.loading import load
+from npudbg.plugins.loading import load, loaded
 from npudbg.session.reader import Session
 from npudbg.session.records import TensorRecord
 from npudbg.session.writer import SessionWriter
@@ -48,7 +48,9 @@ def executed(name: str) -> ModuleType:
 
 @pytest.fixture(autouse=True)
 def _registries_stay_clean() -> Iterator[None]:
-    findings.rules(1)  # npudbg's own register when first asked for
+    # npudbg's own rules and the installed plugins register when first asked for.
+    findings.rules(1)
+    loaded()
     entries, rules = dict(catalogue._registered), list(findings._rules)
     yield
     catalogue._registered.clear()
