@@ -29,9 +29,14 @@ def fuse(graph: Graph, allowed: Allowed, *, enabled: bool = True) -> list[list[N
         allowed: Whether the target runs a node on the device.
         enabled: False leaves every node alone (a serial chain).
     """
-    produced: dict[str, int] = {name: n.index for n in graph.nodes for name in n.writes}
-    taken: set[int] = set()
-    groups: list[list[Node]] = []
+    # Constants hang on nothing: they come first, so that a group may use one that the
+    # file lists behind the group's first node.
+    constants = [n for n in graph.nodes if n.op_type == "Constant" and not n.domain]
+    groups: list[list[Node]] = [[n] for n in constants]
+    taken: set[int] = {n.index for n in constants}
+    produced: dict[str, int] = {
+        name: n.index for n in graph.nodes if n.index not in taken for name in n.writes
+    }
     for node in graph.nodes:
         if node.index in taken:
             continue
