@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 Box = tuple[tuple[int, int], ...]
@@ -129,8 +128,3 @@ def broadcast_box(shape: Sequence[int], out_shape: Sequence[int], box: Box) -> B
     return tuple(
         box[skip + i] if n == out_shape[skip + i] else (0, min(n, 1)) for i, n in enumerate(shape)
     )
-
-
-def parameter(op: Op, index: int) -> np.ndarray[Any, Any] | None:
-    """Return a compile-time operand's value, or None if it is not one."""
-    return op.static.get(index)
