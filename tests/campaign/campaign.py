@@ -10,10 +10,13 @@ no trace (the dropped bytes were equal to the old ones) is drawn again.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,7 @@ from npudbg.graph import loader
 from npudbg.graph.feeds import synthesize
 from npudbg.graph.specialise import specialise
 from npudbg.session.commands import Kind, Space
+from npudbg.session.errors import UserError
 from npudbg.session.reader import Session
 from npudbg.targets import loader as targets
 from npudbg.targets.profile import Memory
@@ -40,6 +44,29 @@ SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
     "magika": {"bytes": (1, 2048)},
     "silero_vad": {"input": (1, 576), "state": (2, 1, 128), "sr": ()},
 }
+
+KINDS = (
+    "dropped-dma",
+    "dropped-store",
+    "short-dma",
+    "length-overflow",
+    "late-dma",
+    "duplicated-dma",
+    "misaligned-dma",
+    "corrupted-scale",
+    "bit-flip",
+    "weight-bit-flip",
+    "nan-weight",
+    "missing-flush",
+    "missing-invalidate",
+    "late-writeback",
+    "hang",
+    "lost-interrupt",
+    "iommu-fault",
+    "bank-conflict",
+    "clock-drop",
+    "deadlock",
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +91,7 @@ class Truth:
     code: str
     seq: int | None = None
     tensor: str | None = None
+    node: int | None = None
 
 
 def target() -> Any:
@@ -120,12 +148,7 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
     sram = rows[(rows["dst_space"] == Space.SRAM) & (rows["kind"] == Kind.DMA_LOAD)]
     stores = rows[rows["kind"] == Kind.DMA_STORE]
     kernels = rows[rows["kind"] == Kind.KERNEL]
-    kind = rng.choice(
-        ["dropped-dma", "dropped-store", "short-dma", "late-dma", "duplicated-dma",
-         "misaligned-dma", "bit-flip", "weight-bit-flip", "nan-weight", "missing-flush",
-         "missing-invalidate", "late-writeback", "hang", "lost-interrupt", "iommu-fault",
-         "bank-conflict", "clock-drop", "deadlock"]
-    )  # fmt: skip
+    kind = rng.choice(KINDS)
     load_row = sram[rng.randrange(len(sram))]
     seq = int(load_row["seq"])
     outputs = [t for t in subject.tensors if t.role == "output" and t.address is not None
@@ -142,6 +165,11 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
             return None  # buses move words
         part = 4 * rng.randrange(1, int(load_row["nbytes"]) // 8 + 1)
         return Truth(f"short-dma:seq={seq},bytes={part}", "T342", seq)
+    if kind == "length-overflow":
+        bits = max(int(load_row["nbytes"]).bit_length() - 1, 4)
+        if load_row["nbytes"] % (1 << bits) == 0:
+            return None  # every bit that is left is zero: nothing moves at all
+        return Truth(f"length-overflow:seq={seq},bits={bits}", "T342", seq)
     if kind == "late-dma":
         return Truth(f"late-dma:seq={seq}", "T343", seq)
     if kind == "duplicated-dma":
@@ -151,7 +179,7 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
     if kind == "bit-flip":
         at = int(load_row["dst"]) + rng.randrange(int(load_row["nbytes"]))
         return Truth(f"bit-flip:addr={at:#x},after={seq},bit={rng.randrange(8)}", "T344", seq)
-    if kind in ("weight-bit-flip", "nan-weight"):
+    if kind in ("weight-bit-flip", "nan-weight", "corrupted-scale"):
         if not subject.weights:
             return None
         name = rng.choice(subject.weights)
@@ -182,7 +210,7 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
     if not many:
         return None
     node = rng.choice(many)
-    return Truth(f'deadlock:node="{node.label}"', "T361", None, None)
+    return Truth(f'deadlock:node="{node.label}"', "T361", node=node.index)
 
 
 def exact(truth: Truth, judged: Any) -> str:
@@ -198,6 +226,8 @@ def exact(truth: Truth, judged: Any) -> str:
     if truth.tensor is not None:
         plain = {n.removesuffix("@ddr").removesuffix("@host") for n in names}
         return "" if truth.tensor in plain else f"tensor {sorted(plain)}"
+    if truth.node is not None and finding.subject.node != truth.node:
+        return f"node {finding.subject.node}"
     if truth.seq is None:
         return ""
     commands = {finding.subject.seq, evidence.get("replayed"), evidence.get("written_by")}
@@ -219,47 +249,81 @@ def unseen(subject: Subject, judged: Any) -> bool:
     )
 
 
-def campaign(n: int, seed: int, *, verbose: bool = False) -> tuple[int, int, list[str]]:
-    """Run ``n`` faults; returns exact, total and a line for every miss."""
-    rng = random.Random(seed)
-    pool = subjects()
-    misses, done, hits = [], 0, 0
-    kinds: Counter[str] = Counter()
-    while done < n:
+@dataclass(frozen=True)
+class Result:
+    """One fault, and what the verdict said: ``problem`` is empty where it was exact."""
+
+    model: str
+    spec: str
+    problem: str
+    line: str
+
+
+def localise(pool: list[Subject], seed: int, number: int) -> Result:
+    """Draw the fault of one number until one leaves a trace, and hold the verdict against it.
+
+    Each number has random numbers of its own, so that a campaign is the same however many
+    processes share it.
+    """
+    rng = random.Random(f"{seed}:{number}")
+    while True:
         subject = rng.choice(pool)
         truth = draw(subject, rng)
         if truth is None:
             continue
-        job = Job(model=subject.name, faults=[truth.spec])
         try:
-            judged = judge_run(job, subject.graph, target(), subject.arrays)
-        except Exception as error:
+            judged = judge_run(
+                Job(model=subject.name, faults=[truth.spec]), subject.graph, target(),
+                subject.arrays,
+            )  # fmt: skip
+        except UserError as error:
+            # A deadlock needs two transfers in flight; a short tile has one.
             if "deadlock" in truth.spec or "nothing in this run" in str(error):
                 continue
             raise
         try:
             if unseen(subject, judged):
                 continue
-            done += 1
             problem = exact(truth, judged)
         finally:
             judged.path.unlink()
-        kinds[truth.spec.partition(":")[0]] += 1
-        if problem:
-            misses.append(
-                f"{subject.name}: {truth.spec}: expected {truth.code} at "
-                f"{truth.seq or truth.tensor}, got {problem}: {judged.verdict.summary[:160]}"
-            )
-        else:
-            hits += 1
-        if verbose:
-            print(
-                f"{done}/{n} {'miss' if problem else 'ok  '} {subject.name} {truth.spec}",
-                flush=True,
-            )
+        line = (
+            f"{subject.name}: {truth.spec}: expected {truth.code} at "
+            f"{truth.tensor if truth.seq is None else truth.seq}, got {problem}: "
+            f"{judged.verdict.summary[:160]}"
+        )
+        return Result(subject.name, truth.spec, problem, line)
+
+
+_pool: list[Subject] = []
+
+
+def _work(task: tuple[int, int]) -> Result:
+    """Localise one fault in a worker process, which loads the models once."""
+    if not _pool:
+        _pool.extend(subjects())
+    return localise(_pool, *task)
+
+
+def campaign(
+    n: int, seed: int, *, jobs: int = 1, verbose: bool = False
+) -> tuple[int, int, list[str]]:
+    """Run ``n`` faults; returns exact, total and a line for every miss."""
+    tasks = [(seed, number) for number in range(n)]
+    misses: list[str] = []
+    kinds: Counter[str] = Counter()
+    with ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext() as executor:
+        results = executor.map(_work, tasks) if executor is not None else map(_work, tasks)
+        for done, result in enumerate(results, 1):
+            kinds[result.spec.partition(":")[0]] += 1
+            if result.problem:
+                misses.append(result.line)
+            if verbose:
+                mark = "miss" if result.problem else "ok  "
+                print(f"{done}/{n} {mark} {result.model} {result.spec}", flush=True)
     if verbose:
-        print(dict(kinds))
-    return hits, done, misses
+        print(", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())))
+    return n - len(misses), n, misses
 
 
 def main() -> int:
@@ -267,11 +331,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--quiet", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        tempfile.tempdir = folder
-        hits, total, misses = campaign(args.n, args.seed, verbose=not args.quiet)
+        # Workers are forked and inherit it: their sessions end with the campaign.
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        hits, total, misses = campaign(args.n, args.seed, jobs=args.jobs, verbose=not args.quiet)
     for miss in misses:
         print("miss:", miss)
     print(f"{hits} of {total} exact ({hits / max(total, 1):.1%}), seed {args.seed}")
