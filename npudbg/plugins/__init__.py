@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from npudbg.plugins.loading import Plugins, loaded
     from npudbg.plugins.output import (
         exit_code,
-        finding_dict,
         finding_lines,
         write_json,
         write_lines,
     )
     from npudbg.session.errors import UserError
+    from npudbg.session.jsonable import finding_dict
     from npudbg.session.lines import Line, Span, Style, line
     from npudbg.session.reader import Session
     from npudbg.session.records import Finding, Meta, NodeRecord, Stats, Subject, TensorRecord
@@ -116,7 +116,7 @@ _HOME = {
     "Verb": "npudbg.plugins.api",
     "exit_code": "npudbg.plugins.output",
     "finding": "npudbg.layers.findings",
-    "finding_dict": "npudbg.plugins.output",
+    "finding_dict": "npudbg.session.jsonable",
     "finding_lines": "npudbg.plugins.output",
     "hookimpl": "npudbg.plugins.hooks",
     "judge": "npudbg.layers.findings",

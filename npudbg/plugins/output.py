@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from npudbg.session.jsonable import finite
 from npudbg.session.lines import Line, Style, line
 from npudbg.session.text import safe
 
 if TYPE_CHECKING:
-    from npudbg.session.records import Finding, Subject
+    from npudbg.session.records import Finding
 
 _MARKS: dict[str, tuple[str, Style]] = {
     "error": ("ERROR", "error"),
@@ -26,34 +24,6 @@ _MARKS: dict[str, tuple[str, Style]] = {
 def exit_code(findings: Iterable[Finding]) -> int:
     """Return 1 if a finding is an error, else 0."""
     return int(any(f.severity == "error" for f in findings))
-
-
-def subject_dict(subject: Subject) -> dict[str, Any]:
-    """Return a subject as the report shows it: kind, name, and what else is known."""
-    return {"kind": subject.kind, "name": subject.name, **msgspec.to_builtins(subject)}
-
-
-def finding_dict(finding: Finding) -> dict[str, Any]:
-    """Return a finding as the JSON report shows it.
-
-    Non-finite numbers in the evidence become the strings ``nan``, ``inf``, ``-inf``.
-    """
-    shown: dict[str, Any] = {
-        "code": finding.code,
-        "name": finding.name,
-        "layer": finding.layer,
-        "severity": finding.severity,
-        "certainty": finding.certainty,
-        "subject": subject_dict(finding.subject),
-        "message": finding.message,
-        "evidence": _finite(msgspec.to_builtins(finding.evidence)),
-        "fix": finding.fix,
-    }
-    if finding.related:
-        shown["related"] = [subject_dict(s) for s in finding.related]
-    shown["origin"] = finding.origin
-    shown["source"] = finding.source
-    return shown
 
 
 def finding_lines(finding: Finding) -> list[Line]:
@@ -87,20 +57,10 @@ def write_lines(lines: Iterable[Line]) -> None:
 
 def write_json(document: dict[str, Any]) -> None:
     """Print one JSON document; non-finite numbers become strings."""
-    sys.stdout.write(json.dumps(_finite(document), indent=2, ensure_ascii=True) + "\n")
+    sys.stdout.write(json.dumps(finite(document), indent=2, ensure_ascii=True) + "\n")
 
 
 def _short(value: object) -> str:
     if isinstance(value, list | tuple) and len(value) > 6:
         return safe(list(value[:6]), 160) + f"… ({len(value)} in all)"
     return safe(value, 160)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
-    return value

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from npudbg.plugins.output import finding_dict as plugin_finding_dict
 from npudbg.render.json_report import report, schema
 from npudbg.session.commands import COMMAND
-from npudbg.session.jsonable import finding_dict, finite
+from npudbg.session.jsonable import finite
 from npudbg.session.reader import Session
 from npudbg.session.records import (
     Counter,
@@ -179,10 +178,6 @@ def test_schema_refuses(tmp_path: Path, place: tuple[str | int, ...], value: obj
         part = part[step]
     part[place[-1]] = value
     assert not VALIDATOR.is_valid(document)
-
-
-def test_plugins_print_findings_in_the_same_form() -> None:
-    assert plugin_finding_dict(FINDING) == finding_dict(FINDING)
 
 
 _LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
