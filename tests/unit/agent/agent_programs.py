@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 
 import onnx
 from onnx import TensorProto, helper
 
 from npudbg.backends.attached_record import Recorder
+from npudbg.commands import exec_
 from npudbg.commands.attached_debugger import AttachedDebugger, Judges
 from npudbg.session.records import Finding, Subject
 
@@ -28,6 +32,7 @@ print("sum", y.sum(), (y == np.maximum(x, 0)).all())
 print("to stderr", file=sys.stderr)
 """
 )
+NAN_APP = HEAD + 'x = x.copy()\nx[0, 1, 2, 3] = np.nan\ns.run(None, {"x": x})\n'
 OUTPUT = "sum 4560.0 True\n"
 
 
@@ -101,3 +106,15 @@ class Notes:
     @property
     def calls(self):
         return len(self.befores)
+
+
+def parse(command: ModuleType, *argv: str) -> argparse.Namespace:
+    """Parse the arguments of a verb."""
+    parser = argparse.ArgumentParser()
+    command.prepare_parser(parser)
+    return parser.parse_args(argv)
+
+
+def supervise(debugger: AttachedDebugger, *argv: str) -> int:
+    """Run a Python program under a debugger; returns its exit code."""
+    return exec_.supervise([sys.executable, *argv], debugger)

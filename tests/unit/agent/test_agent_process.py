@@ -23,19 +23,6 @@ from npudbg.commands import attached_child
 SECONDS = 60.0
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder with a model and the program, and a runtime directory of its own."""
-    runtime = Path("/tmp") / f"npudbg-test-{os.getpid()}-{time.monotonic_ns()}"
-    runtime.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    programs.write(tmp_path, app=programs.APP)
-    yield tmp_path
-    for left in sorted(runtime.rglob("*"), reverse=True):
-        left.unlink() if not left.is_dir() else left.rmdir()
-    runtime.rmdir()
-
-
 def run(folder, *argv, handler, env=None, pause=None):
     """Run a program under a server; returns the finished process."""
     path = attached.directory() / "t.sock"
