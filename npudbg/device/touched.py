@@ -78,6 +78,7 @@ class TouchedGroup:
                 self.executor.kernel(action)
             except NodeError as error:
                 # Parameters that came out of memory can be nonsense too.
+                self._land(action)
                 self._stop(action, Status.FAULT, "fault", f"the kernel refused: {error}")
             self._arrive(position, action)
         else:
@@ -156,8 +157,10 @@ class TouchedGroup:
     def _arrive(self, position: int, action: Action) -> None:
         """Late transfers land once the kernels of their tile have read."""
         following = self.actions[position + 1] if position + 1 < len(self.actions) else None
-        if following is not None and following.kind == Kind.KERNEL:
-            return
+        if following is None or following.kind != Kind.KERNEL:
+            self._land(action)
+
+    def _land(self, action: Action) -> None:
         for load, data in self.late:
             self.sram.write(load.address, data)
             self.written[load.seq] = data.tobytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,10 @@ Places = npt.NDArray[np.intp]
 Source = tuple[Bytes, Places, int]
 """Memory around a source, the place in it of each byte moved, and where the source begins."""
 _MOST = 8
+_MOST_WRITERS = 32
 _WORD = 4
+_INDEX = 8
+"""Bytes of the widest index, ``int64``."""
 _OPEN_BUS = 0xFF
 _MAX_SHIFT = 4096
 _MAX_SOURCE = 64 << 20
@@ -179,15 +183,16 @@ def _changed(session: Session, row: Any, read: Any, meant: Bytes, got: Bytes) ->
         f"command {seq} ({kind_name(row['kind'])}) read {len(wrong)} bytes of {name} at sram "
         f"{at:#x} that no command wrote"
     )
-    if bits == 1:
+    # In a flag or an index one bit can be all that a replay changes.
+    replay = bits > 1 or (bits == 1 and got.size <= _INDEX)
+    twin = _replayed(session, address, got, wrong, by) if replay else None
+    if twin is not None:
+        evidence.update(how="replayed", replayed=twin)
+        text += f": they are those of command {twin}, which was done once more"
+    elif bits == 1:
         before, after = int(meant[wrong[0]]), int(got[wrong[0]])
         evidence.update(before=before, after=after, how="bit-flip")
         text += f": one bit changed ({before:#04x} to {after:#04x}) after command {by}"
-    else:
-        twin = _replayed(session, address, got, wrong, by)
-        if twin is not None:
-            evidence.update(how="replayed", replayed=twin)
-            text += f": they are those of command {twin}, which was done once more"
     subject = Subject(
         kind="command", name=name, seq=seq, tensor=tensor.id, node=int(row["node"]), address=at,
         space="sram",
@@ -204,16 +209,18 @@ def _replayed(
 ) -> int | None:
     """Return an earlier transfer to this place whose bytes these are."""
     contents = Contents(session)
-    for tried, (seq, low, high) in enumerate(session.writes(Space.SRAM, address, got.size, by - 1)):
-        if tried > 32:
-            return None
+    # Only transfers to the wrong bytes count: a large operand covers many that are not.
+    start, end = int(wrong[0]), int(wrong[-1]) + 1
+    writes = session.writes(Space.SRAM, address + start, end - start, by - 1)
+    for seq, low, high in itertools.islice(writes, _MOST_WRITERS):
         row = session.command(seq)
-        data = contents.written(row)
-        if row["kind"] != Kind.DMA_LOAD or data is None:
+        if row["kind"] != Kind.DMA_LOAD or (low, high) != (0, end - start):
             continue
-        part = data[address + low - int(row["dst"]) :][: high - low]
-        inside = wrong[(wrong >= low) & (wrong < low + part.size)]
-        if len(inside) == len(wrong) and np.array_equal(part[inside - low], got[inside]):
+        data = contents.written(row)
+        if data is None:
+            continue
+        part = data[address + start - int(row["dst"]) :][: end - start]
+        if np.array_equal(part[wrong - start], got[wrong]):
             return int(seq)
     return None
 

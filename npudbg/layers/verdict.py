@@ -13,6 +13,7 @@ _RANK = {
     "T302": -2,  # a transfer from a wrong address explains a copy that differs
     "T310": -1,
     "I201": -1,  # a wrong name explains a missing input
+    "T311": 1,  # a kernel refuses what a transfer brought
     "O402": 1,  # the symptom of O401
     "O404": 2,
     "H130": 1,
