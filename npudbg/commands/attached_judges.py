@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from npudbg.commands.attached_debugger import Judges
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from npudbg.backends.attached_events import AttachedCall, AttachedSession
     from npudbg.backends.attached_record import Placed
     from npudbg.graph.ir import Graph
-    from npudbg.layers.case import HostTensor
+    from npudbg.layers.case import Case, HostTensor
+    from npudbg.layers.findings import Rule
     from npudbg.session.records import Finding, Subject
     from npudbg.targets.profile import Target
 
@@ -26,9 +27,25 @@ ALWAYS_JUDGED = 8
 class Bench:
     """Holds what judging needs between the events: the target, models, calls in flight."""
 
-    def __init__(self, target: Target, *, precision: str = "fp32") -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        precision: str = "fp32",
+        rules: Sequence[Rule] = (),
+        failed: Callable[[Rule, Exception], None] | None = None,
+    ) -> None:
+        """Judge by a profile.
+
+        Args:
+            target: The profile.
+            precision: What the chip would compute in.
+            rules: Rules of plugins, beside npudbg's own.
+            failed: Told of a plugin's rule that raised.
+        """
         self.target = target
         self.precision = precision
+        self._rules, self._failed = rules, failed
         self.notes: list[str] = []
         self._graphs: dict[str, Graph | None] = {}
         self._inputs: dict[tuple[int, int], list[Placed]] = {}
@@ -42,7 +59,6 @@ class Bench:
     def inputs(self, call: AttachedCall, placed: list[Placed]) -> list[Finding]:
         """Judge the arrays of a call before it is made: layers 1 and 2."""
         from npudbg.layers.case import Case
-        from npudbg.layers.findings import judge
 
         if len(self._inputs) >= MAX_WAITING:
             self._inputs.pop(next(iter(self._inputs)))
@@ -56,7 +72,7 @@ class Bench:
             inputs=tuple(_host_tensors(placed)),
             unread=frozenset(p.record.name for p in placed if p.value.array is None),
         )
-        return judge(case, 1) + judge(case, 2)
+        return self._judge(case, 1) + self._judge(case, 2)
 
     def outputs(self, call: AttachedCall, placed: list[Placed]) -> list[Finding]:
         """Judge the results of a call: layer 4, on a session of that one call.
@@ -77,7 +93,6 @@ class Bench:
 
     def _judge_outputs(self, call: AttachedCall, placed: list[Placed]) -> list[Finding]:
         from npudbg.layers.case import Case
-        from npudbg.layers.findings import judge
         from npudbg.session.reader import Session
         from npudbg.session.writer import SessionWriter
 
@@ -98,10 +113,15 @@ class Bench:
                     inputs=tuple(_host_tensors(before)),
                     session=session,
                 )
-                found = judge(case, 4)
+                found = self._judge(case, 4)
         finally:
             writer.discard()
         return [_renumbered(f, together) for f in found]
+
+    def _judge(self, case: Case, layer: int) -> list[Finding]:
+        from npudbg.layers.findings import judge
+
+        return judge(case, layer, self._rules, self._failed)
 
     def _graph(self, session: AttachedSession | None) -> Graph | None:
         """Return the session's model, read from its file or bytes; None where it cannot be."""

@@ -58,13 +58,15 @@ def prepare(
     from npudbg import __version__
     from npudbg.backends.attached_record import Recorder
     from npudbg.commands.attached_judges import Bench
+    from npudbg.commands.pipeline import plugin_rules
     from npudbg.session.records import Meta
     from npudbg.session.scan import scan
     from npudbg.session.writer import SessionWriter
     from npudbg.targets.loader import load, toml_text
 
     target = load(target_name)
-    bench = Bench(target)
+    rules, failed = plugin_rules()
+    bench = Bench(target, rules=rules, failed=failed)
     writer = None if save is None else SessionWriter(save)
     recorder = Recorder(writer, scan=scan)
     debugger = AttachedDebugger(

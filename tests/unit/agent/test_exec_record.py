@@ -12,12 +12,14 @@ from agent_programs import parse, supervise
 from npudbg.backends.attached_record import Recorder
 from npudbg.commands import attached_judges, attached_run, exec_
 from npudbg.commands.attached_debugger import AttachedDebugger, Judges
+from npudbg.layers.findings import Rule
 from npudbg.session.commands import Kind, Space, Status
 from npudbg.session.errors import UserError
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Meta, Subject
 from npudbg.session.scan import scan
 from npudbg.session.writer import SessionWriter
+from npudbg.targets.profile import Target
 
 # -- what is recorded ---------------------------------------------------------------------
 
@@ -175,11 +177,10 @@ print("end")
 def test_the_case_that_the_rules_get(folder, monkeypatch):
     """Layers 1 and 2 see the arrays before the call, layer 4 a session after it."""
     from npudbg.layers import findings
-    from npudbg.targets.profile import Target
 
     seen = []
 
-    def judge(case, layer):
+    def judge(case, layer, extra, failed):
         seen.append((layer, case))
         if layer == 4:
             tensors = {t.name: t for t in case.session.tensors}
@@ -222,10 +223,9 @@ def finding_of(layer, subject, severity="error"):
 @pytest.mark.parametrize("how", ["bytes", "gone"])
 def test_models_that_are_no_file(folder, monkeypatch, how):
     from npudbg.layers import findings
-    from npudbg.targets.profile import Target
 
     cases = []
-    monkeypatch.setattr(findings, "judge", lambda case, layer: cases.append(case) or [])
+    monkeypatch.setattr(findings, "judge", lambda case, layer, *rest: cases.append(case) or [])
     text = {
         "bytes": programs.HEAD.replace('"relu.onnx"', 'open("relu.onnx", "rb").read()'),
         "gone": programs.HEAD + 'os.rename("relu.onnx", "elsewhere")\n',
@@ -255,3 +255,29 @@ def test_verdict_names_the_earliest_layer():
     clean = attached_run.judge_run(found[:1], 3)
     assert (clean.layer, len(clean.ruled_out)) == (0, 3)
     assert "no call" in attached_run.judge_run([], 0).summary
+
+
+def test_plugins_rules_judge_attached_calls_too(folder):
+    """A rule of a plugin is asked before and after each call; one that raises is reported."""
+
+    def wide(case):
+        return [
+            finding_of(4, Subject(kind="tensor", name=t.name, tensor=t.id))
+            for t in case.session.tensors
+            if t.role == "output"
+        ]
+
+    def broken(case):
+        raise RuntimeError("out of order")
+
+    failures = []
+    bench = attached_judges.Bench(
+        Target(name="t", title="t"),
+        rules=[Rule(4, ("X901",), wide, "plug"), Rule(2, ("X902",), broken, "plug")],
+        failed=lambda rule, error: failures.append((rule.source, str(error))),
+    )
+    debugger = AttachedDebugger(None, bench.judges(), Recorder(None))
+    assert supervise(debugger, "app.py") == 0
+    assert debugger.problems == []
+    assert [f.subject.name for f in debugger.findings if f.code == "X4"] == ["y"]
+    assert failures == [("plug", "out of order")]
