@@ -60,7 +60,8 @@ $(LOWER)/.made: pyproject.toml tests/lower_bounds.py | $(VENV)/.tools
 	@touch $@
 
 test-lower: $(LOWER)/.made ## run the unit tests with the lowest versions that pyproject.toml allows
-	@$(LOWER)/bin/python -m pytest -n $(WORKERS) -p no:cacheprovider tests/unit $(TESTFLAGS)
+	@NPUDBG_TEST_OLD_PYTHON=$(abspath $(LOWER))/bin/python $(LOWER)/bin/python -m pytest -n $(WORKERS) \
+		-p no:cacheprovider tests/unit $(TESTFLAGS)
 
 lint: $(VENV)/.tools ## ruff, mypy and the import contracts, all four whatever one says
 	@code=0; \
