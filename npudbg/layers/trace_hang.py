@@ -28,13 +28,20 @@ def hung(case: Case) -> Iterator[Finding]:
     waits = {int(a): int(b) for a, b in session.extra("waits") or ()}
     waiting = [r for r in rows if r["kind"] == Kind.WAIT]
     stuck = [r for r in rows if r["kind"] != Kind.WAIT]
-    since = f"; the host has waited since cycle {int(waiting[0]['start'])}" if waiting else ""
+    jobs = _jobs(session)
+    since = ""
+    if waiting:
+        since = (
+            f"; the host has waited since cycle {int(waiting[0]['start'])} for job "
+            f"{jobs['submitted']}: {jobs['completed']} of {jobs['submitted']} submitted jobs "
+            "completed, its fence was not signalled"
+        )
     circle = _circle(waits)
     if circle:
-        yield _deadlock(session, circle, since, origin)
+        yield _deadlock(session, circle, since, jobs, origin)
         return
     for row in stuck:
-        yield _hang(session, row, since, origin)
+        yield _hang(session, row, since, jobs, origin)
     if not stuck:
         done = sum(1 for n in session.nodes if n.status == "ok" and n.first_seq >= 0)
         last = session.command(int(waiting[0]["seq"]) - 1) if int(waiting[0]["seq"]) else None
@@ -42,8 +49,9 @@ def hung(case: Case) -> Iterator[Finding]:
             "T360",
             Subject(kind="command", name="WAIT", seq=int(waiting[0]["seq"])),
             f"command {int(waiting[0]['seq'])} (WAIT) never ended, and all {done} tasks before it "
-            "did: the interrupt was lost",
+            f"did: the interrupt of job {jobs['submitted']} was lost",
             evidence={
+                **jobs,
                 "tasks_done": done,
                 "since": int(waiting[0]["start"]),
                 "last_progress": int(last["seq"]) if last is not None else -1,
@@ -53,7 +61,23 @@ def hung(case: Case) -> Iterator[Finding]:
         )
 
 
-def _hang(session: Session, row: Any, since: str, origin: Origin) -> Finding:
+def _jobs(session: Session) -> dict[str, int]:
+    """Return how many jobs the host submitted and how many it saw complete.
+
+    A job is what runs up to a WAIT, as the fence numbers of a driver count it.
+    """
+    submitted = completed = 0
+    for low in range(0, session.n_commands, _CHUNK):
+        rows = session.commands(low, low + _CHUNK)
+        status = rows["status"][rows["kind"] == Kind.WAIT]
+        submitted += len(status)
+        completed += int((status == Status.OK).sum())
+    return {"submitted": submitted, "completed": completed}
+
+
+def _hang(
+    session: Session, row: Any, since: str, jobs: Mapping[str, int], origin: Origin
+) -> Finding:
     seq, number = int(row["seq"]), int(row["node"])
     node = session.nodes[number] if 0 <= number < len(session.nodes) else None
     label = safe(node.label) if node is not None else "-"
@@ -78,6 +102,7 @@ def _hang(session: Session, row: Any, since: str, origin: Origin) -> Finding:
         f"command {seq} ({kind_name(row['kind'])} of {label}) started at cycle "
         f"{int(row['start'])} and never ended: {state}{since}",
         evidence={
+            **jobs,
             "seq": seq,
             "start": int(row["start"]),
             "tasks_done": done,
@@ -90,7 +115,13 @@ def _hang(session: Session, row: Any, since: str, origin: Origin) -> Finding:
     )  # fmt: skip
 
 
-def _deadlock(session: Session, circle: Sequence[int], since: str, origin: Origin) -> Finding:
+def _deadlock(
+    session: Session,
+    circle: Sequence[int],
+    since: str,
+    jobs: Mapping[str, int],
+    origin: Origin,
+) -> Finding:
     parts = []
     for seq in circle:
         row = session.command(seq)
@@ -102,7 +133,7 @@ def _deadlock(session: Session, circle: Sequence[int], since: str, origin: Origi
         "T361",
         Subject(kind="command", name="deadlock", seq=circle[0], node=int(row["node"])),
         f"{text}{since}",
-        evidence={"circle": list(circle), "last_progress": min(circle) - 1},
+        evidence={"circle": list(circle), "last_progress": min(circle) - 1, **jobs},
         fix="give the draining channel priority, or leave one buffer free",
         related=tuple(Subject(kind="command", seq=s) for s in circle[1:]),
         origin=origin,

@@ -156,3 +156,16 @@ def test_a_fault_that_meets_nothing_says_so(tmp_path):
         run(tmp_path, "dropped-dma:tensor=nobody")
     with pytest.raises(UserError, match="incoherent"):
         run(tmp_path, "missing-flush:tensor=image", target=targets.load("generic"))
+
+
+def test_b39_a_later_job_that_times_out_names_its_fence(tmp_path):
+    """An operator on the host splits the model into two jobs; the second never completes."""
+    split = msgspec.structs.replace(
+        board(), operators=type(board().operators)(unsupported=("MaxPool",))
+    )
+    judged = run(tmp_path, "hang:node=/fc", target=split)
+    found = only(judged, "T310")
+    assert (found.evidence["submitted"], found.evidence["completed"]) == (2, 1)
+    assert "job 2: 1 of 2 submitted jobs completed, its fence was not signalled" in found.message
+    first = only(run(tmp_path, "hang:node=/stem/conv", target=split), "T310")
+    assert (first.evidence["submitted"], first.evidence["completed"]) == (1, 0)
