@@ -28,7 +28,7 @@ def fold(node: Node, value: Callable[[str], Value], runner: NodeRunner) -> list[
     if node.captured or node.op_type in _RANDOM:
         return None
     if node.op_type == "Constant" and not node.domain:
-        constant = _constant(node)
+        constant = constant_of(node)
         return None if constant is None else [constant]
     if not node.inputs or not all(node.inputs[:1]):
         return None
@@ -54,6 +54,21 @@ def fold(node: Node, value: Callable[[str], Value], runner: NodeRunner) -> list[
     return results
 
 
+def constants(graph: Graph) -> dict[str, None]:
+    """Return the names whose values follow from the model alone, in the model's order.
+
+    Initializers, what Constant nodes hold and what is made of nothing else: such
+    tensors lie in device memory like weights.
+    """
+    found = dict.fromkeys(graph.initializers)
+    for node in graph.nodes:
+        constant = node.op_type == "Constant" and not node.domain
+        follows = bool(node.inputs) and all(n in found for n in node.inputs if n)
+        if constant or (follows and not node.captured and node.op_type not in _RANDOM):
+            found.update(dict.fromkeys(node.writes))
+    return found
+
+
 def _plain(value: Value) -> Any:
     """The model's own values of a constant (a weight kept in the device's type is widened)."""
     if value.model_dtype is not None and value.array.dtype != value.model_dtype:
@@ -63,7 +78,8 @@ def _plain(value: Value) -> Any:
     return value.data
 
 
-def _constant(node: Node) -> Any:
+def constant_of(node: Node) -> Any:
+    """Return the value of a Constant node; None for one that is sparse or says none."""
     attributes = node.attributes
     for name in attributes:
         if name == "value":

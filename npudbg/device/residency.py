@@ -77,7 +77,7 @@ class Residency:
             stored = self._numerics.store(data, weight=weight, constant=True, name=name)
             array = stored.array
             for kind in ("weight-bit-flip", "nan-weight", "corrupted-scale"):
-                fault = self._touch.take(kind, tensor=name) if role == "weight" else None
+                fault = self._touch.take(kind, tensor=name)
                 if fault is not None:
                     array = array.copy()
                     corrupt_weight(fault, array)

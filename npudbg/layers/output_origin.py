@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,14 +29,13 @@ def non_finite(case: Case) -> Iterator[Finding]:
     if not dirty:
         return
     origin: Origin = "simulated" if session.meta.backend == "simulated" else "measured"
-    for tensor in session.tensors:
-        if tensor.id in dirty and _in_the_model(case, tensor):
-            yield _weight(session, tensor)
+    yield from _weights(case, session, dirty)
     first: Subject | None = None
     # Inf that no output shows may be meant (a mask before a softmax); NaN never is.
     reached = any(t.id in dirty and t.role == "output" for t in session.tensors)
     for node in session.nodes:
-        if any(i in dirty for i in node.inputs if i >= 0):
+        # What was folded is a constant: of the model, or damaged in memory.
+        if node.kernel == "folded" or any(i in dirty for i in node.inputs if i >= 0):
             continue
         for number in node.outputs:
             if number in dirty:
@@ -48,16 +47,18 @@ def non_finite(case: Case) -> Iterator[Finding]:
             yield _symptom(session, tensor, first, origin)
 
 
-def _in_the_model(case: Case, tensor: TensorRecord) -> bool:
-    """Whether a constant's values are the model file's own, not damaged on the device."""
-    if tensor.role == "constant" or case.graph is None:
-        return tensor.role in ("weight", "constant")
-    initializer = case.graph.initializers.get(tensor.name) if tensor.role == "weight" else None
-    if initializer is None:
-        return False
-    array = initializer.array()
-    wide = array if array.dtype.kind in "fc" else array.astype(np.float32)
-    return not bool(np.isfinite(wide).all())
+def _weights(case: Case, session: Session, dirty: Collection[int]) -> Iterator[Finding]:
+    """Constants whose values are the model file's own, not damaged on the device."""
+    found = [t for t in session.tensors if t.id in dirty and t.role in ("weight", "constant")]
+    if not found:
+        return
+    if case.graph is None:
+        yield from (_weight(session, t) for t in found)
+        return
+    from npudbg.layers.constants import Constants
+
+    constants = Constants(case.graph, session)
+    yield from (_weight(session, t) for t in found if constants.own_non_finite(t))
 
 
 def _weight(session: Session, tensor: TensorRecord) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.session import rerun
+from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject, TensorRecord
 from npudbg.session.text import safe
 
@@ -21,15 +23,19 @@ def weights(case: Case) -> Iterator[Finding]:
     if session is None or graph is None or session.meta.backend != "simulated":
         return
     from npudbg.device.numerics import Numerics
+    from npudbg.layers.constants import Constants
 
     compute = case.target.compute
     numerics = Numerics(case.precision, compute.saturate, compute.flush_subnormals)
+    constants = Constants(graph, session)
+    way = rerun.read(session)
+    replaced = way.replaced if way is not None else {}
     for tensor in session.tensors:
-        if tensor.role != "weight" or tensor.blob is None or tensor.name not in graph.initializers:
+        if not _held(session, tensor, replaced):
             continue
-        device = session.array(tensor)
-        model = graph.initializers[tensor.name].array()
-        if device is None or model.dtype.kind in "OSUT":
+        model = constants.meant(tensor)
+        device = session.array(tensor) if model is not None else None
+        if device is None or model is None or model.dtype.kind in "OSUT":
             continue
         if case.precision == "int8" and model.dtype == device.dtype:
             meant = model  # a bias keeps its 32 bits in an int8 run
@@ -39,6 +45,17 @@ def weights(case: Case) -> Iterator[Finding]:
             continue
         if meant.tobytes() != device.tobytes():
             yield _differs(tensor, meant, device)
+
+
+def _held(session: Session, tensor: TensorRecord, replaced: Collection[str]) -> bool:
+    """Whether a tensor is a constant of the model that device memory holds."""
+    if tensor.blob is None or tensor.role not in ("weight", "constant"):
+        return False
+    if tensor.role == "weight":
+        return True
+    node = session.nodes[tensor.producer] if tensor.producer >= 0 else None
+    constant = node is not None and node.op_type == "Constant"
+    return tensor.name not in replaced and (constant or tensor.address is not None)
 
 
 def _differs(tensor: TensorRecord, meant: npt.NDArray[Any], device: npt.NDArray[Any]) -> Finding:

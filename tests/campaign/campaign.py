@@ -139,8 +139,8 @@ def _clean(name: str, graph: Any, arrays: dict[str, np.ndarray]) -> Subject:
         subject = Subject(
             name, graph, arrays, session.commands(0, session.n_commands).copy(),
             list(session.tensors), list(session.nodes),
-            [t.name for t in session.tensors if t.role == "weight" and t.address is not None
-             and t.dtype == "<f4"],
+            [t.name for t in session.tensors if t.role in ("weight", "constant")
+             and t.address is not None and t.dtype == "<f4"],
             dict(judged.outputs),
         )  # fmt: skip
     judged.path.unlink()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +25,7 @@ _WEIGHT_FAULTS = frozenset({"weight-bit-flip", "nan-weight", "corrupted-scale"})
 _INCOHERENT = frozenset({"missing-flush", "missing-invalidate", "late-writeback"})
 _KERNEL_FAULTS = frozenset({"hang", "deadlock"})
 _LENGTH_BITS = 16
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,15 @@ class Touch:
                 and tensor not in names
                 and tensor.removesuffix("@ddr") not in names
             ):
-                raise UserError(f"{where}: the model has no tensor {safe(tensor)!r}")
+                raise UserError(
+                    f"{where}: the model has no tensor {safe(tensor)!r}{_near(tensor, names)}"
+                )
             if node is not None and node not in labels:
-                raise UserError(f"{where}: the model has no node {safe(node)!r}")
-            if fault.kind in _WEIGHT_FAULTS and tensor not in graph.initializers:
-                raise UserError(f"{where}: {safe(tensor)!r} is not a weight of the model")
+                raise UserError(
+                    f"{where}: the model has no node {safe(node)!r}{_near(node, labels)}"
+                )
+            if fault.kind in _WEIGHT_FAULTS and tensor is not None:
+                _check_weight(where, tensor, graph)
             if fault.kind in _INCOHERENT and target.cache.coherent is not False:
                 raise UserError(
                     f"{where}: {target.name} is not known to have incoherent caches, so this "
@@ -174,15 +180,40 @@ class Touch:
         return min(fault.int("bytes", nbytes // 2), nbytes)
 
 
+def _check_weight(where: str, tensor: str, graph: Graph) -> None:
+    from npudbg.device.folding import constants
+
+    known = constants(graph)
+    if tensor not in known:
+        raise UserError(
+            f"{where}: {safe(tensor)!r} is not a weight of the model, the run computes it"
+            f"{_near(tensor, known)}"
+        )
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), _SHOWN)
+    return f"; did you mean {' or '.join(safe(n) for n in near)}?" if near else ""
+
+
 def corrupt_weight(fault: Fault, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
-    """Change one element of a weight in device memory, in place."""
+    """Change one element of a weight in device memory, in place.
+
+    Raises:
+        UserError: NaN is asked for, of a type that has none.
+    """
     flat = array.reshape(-1)
     if not flat.size:
         return
     index = fault.int("index", 0) % flat.size
     if fault.kind == "nan-weight":
-        if flat.dtype.kind == "f":
+        try:
             flat[index] = np.nan
+        except ValueError:
+            raise UserError(
+                f"--fault nan-weight: the device holds {safe(fault.names['tensor'])!r} as "
+                f"{flat.dtype.name}, which has no NaN; use weight-bit-flip"
+            ) from None
         return
     if fault.kind == "corrupted-scale":
         factor = fault.numbers.get("factor", 16.0)
