@@ -42,6 +42,14 @@ class Simulated:
         return Result(outcome.status, outcome.message, outcome.node, outcome.outputs or {})
 
 
+def libraries() -> dict[str, str]:
+    """Return the versions of the libraries that compute."""
+    import numpy
+    import onnxruntime
+
+    return {"numpy": numpy.__version__, "onnxruntime": onnxruntime.__version__}
+
+
 def write_meta(writer: SessionWriter, request: Request, backend: str, **more: Any) -> None:
     """Write what is run, on what, with which options."""
     writer.set_meta(
@@ -54,6 +62,7 @@ def write_meta(writer: SessionWriter, request: Request, backend: str, **more: An
             target_toml=request.target_toml,
             precision=request.precision,
             clock_hz=request.target.clock.device_hz,
+            libraries=libraries(),
             options=dict(request.options),
             engines=engine_names(request.target),
             notes=tuple(request.notes),

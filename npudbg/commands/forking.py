@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from npudbg.session.errors import UserError
@@ -75,7 +75,7 @@ def fork(
         load_toml_text(text, meta.target),
         arrays,
         target_toml=text,
-        notes=(*_kept_notes(meta.notes), *told),
+        notes=(*_kept_notes(meta.notes), *_other_libraries(meta.libraries), *told),
         synthesised=synthesised,
         recorded=records,
         calibration=None if known is None else _converted(session, from_record, known),
@@ -101,6 +101,21 @@ def notes_of(changes: Changes) -> list[str]:
 def _kept_notes(notes: tuple[str, ...]) -> list[str]:
     """Return the notes of the run that still hold; the job makes those of what-ifs anew."""
     return [n for n in notes if not n.startswith("what if: ")]
+
+
+def _other_libraries(recorded: Mapping[str, str]) -> list[str]:
+    """Return a note where other versions compute than those that the record was made with."""
+    from npudbg.backends.simulated import libraries
+
+    now = libraries()
+    other = [
+        f"{safe(name, 20)} {safe(recorded[name], 20)}, now {version}"
+        for name, version in now.items()
+        if recorded.get(name, version) != version
+    ]
+    if not other:
+        return []
+    return [f"fork: recorded with {'; '.join(other)}; results may differ in the last bits"]
 
 
 def _changed(job: Job, changes: Changes, save: str | None) -> Job:

@@ -293,7 +293,11 @@ class MemoryRegion(Record, frozen=True):
 
 
 class Meta(Record, frozen=True):
-    """One per session: what was run, on what, with which options."""
+    """One per session: what was run, on what, with which options.
+
+    ``libraries`` holds the versions of those that computed: another one may differ in
+    the last bit.
+    """
 
     tool: str = "npudbg"
     version: str = ""
@@ -304,6 +308,7 @@ class Meta(Record, frozen=True):
     target_toml: str = ""
     precision: str = "fp32"
     clock_hz: int = 0
+    libraries: dict[str, str] = {}
     options: dict[str, Any] = {}
     engines: tuple[str, ...] = ()
     regions: tuple[MemoryRegion, ...] = ()

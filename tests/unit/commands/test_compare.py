@@ -14,6 +14,7 @@ import pytest
 
 from npudbg import cli
 from npudbg.commands.comparing import compare
+from npudbg.commands.demo import run_case
 from npudbg.commands.forking import fork
 from npudbg.render.comparison import comparison_lines, short_lines
 from npudbg.session.commands import COMMAND, Kind, Space
@@ -244,7 +245,7 @@ def test_names_are_data(make: Make) -> None:
 
 
 def test_a_poked_nan_is_named_by_its_command(tmp_path: Path) -> None:
-    with Session.open(SAVED / "clean.npudbg") as a:
+    with Session.open(run_case("clean", save=str(tmp_path / "a.npudbg")).path) as a:
         rows = a.commands(0, a.n_commands)
         mean = a.tensor("stem/bn.mean")
         load = rows[(rows["kind"] == Kind.DMA_LOAD) & (rows["tensor"] == mean.id)][0]
