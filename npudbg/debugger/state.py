@@ -13,6 +13,7 @@ from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.geometry import Bools, Ints
 from npudbg.debugger.initial import Residents
 from npudbg.debugger.written import Bytes, Written
+from npudbg.session import silent
 from npudbg.session.commands import Rows, Space
 from npudbg.session.reader import Session
 
@@ -42,11 +43,21 @@ class View(NamedTuple):
 
 
 class _Seen(NamedTuple):
+    """Bytes that no command wrote.
+
+    Attributes:
+        seq: Command after which they lie there.
+        over: They lie over what commands before this one wrote.
+        operand: Of the command that read them; None for a change that the device told of.
+    """
+
     seq: int
-    operand: int
+    over: int
+    operand: int | None
     space: int
     address: int
     nbytes: int
+    data: bytes = b""
 
 
 class State:
@@ -97,6 +108,16 @@ class State:
         ]  # fmt: skip
         return sorted(set(found))
 
+    def changed(self, space: int, address: int, nbytes: int, seq: int) -> list[tuple[int, int]]:
+        """Return the parts (address, bytes) of a range that changed unasked up to ``seq``."""
+        high = address + nbytes
+        parts = [
+            (max(s.address, address), min(s.address + len(s.data), high))
+            for s in silent.read(self.session)
+            if s.space == space and s.after <= seq
+        ]
+        return [(low, end - low) for low, end in parts if low < end]
+
     # -- inside --------------------------------------------------------------------------
 
     def _piece(self, space: int, address: int, nbytes: int, seq: int) -> tuple[Bytes, Bools, Ints]:
@@ -106,8 +127,8 @@ class State:
         for number, row in rows.items():
             mine = writers == number
             data[mine], known[mine] = self.written.bytes_at(row, places[mine])
-        self._lay_residents(space, places, seq, (data, known, writers))
-        self._lay_seen(space, places, seq, (data, known, writers))
+        since = self._lay_residents(space, places, seq, (data, known, writers))
+        self._lay_seen(space, places, seq, (data, known, writers), since)
         return data, known, writers
 
     def _newest(self, space: int, places: Ints, seq: int) -> tuple[Ints, dict[int, Any]]:
@@ -191,12 +212,15 @@ class State:
 
     def _lay_residents(
         self, space: int, places: Ints, seq: int, into: tuple[Bytes, Bools, Ints]
-    ) -> None:
-        """Put what no command wrote over what was older, and under what is newer."""
+    ) -> Ints:
+        """Put what no command wrote over what was older, and under what is newer.
+
+        Returns:
+            The command before which each byte came to lie there that no command wrote.
+        """
         data, known, writers = into
+        since = np.zeros(len(places), np.int64)
         found = self.residents.within(space, int(places[0]), int(places[-1]) + 1)
-        if not found:
-            return
         later = sorted((r for r in found if r.since > seq + 1), key=lambda r: r.since)
         free = np.ones(len(places), bool)
         for resident in [*(r for r in found if r.since <= seq + 1), *later]:
@@ -209,12 +233,14 @@ class State:
                 continue
             mine &= at < len(raw)
             data[mine], known[mine], writers[mine] = raw[at[mine]], True, INITIAL
+            since[mine] = resident.since if resident.since <= seq + 1 else 0
             free &= ~mine
+        return since
 
     def _lay_seen(
-        self, space: int, places: Ints, seq: int, into: tuple[Bytes, Bools, Ints]
+        self, space: int, places: Ints, seq: int, into: tuple[Bytes, Bools, Ints], since: Ints
     ) -> None:
-        """Put there what commands found that no command had left there."""
+        """Put there what came though no command wrote it."""
         data, known, writers = into
         low, high = int(places[0]), int(places[-1]) + 1
         for seen in self._seen:
@@ -222,28 +248,36 @@ class State:
                 break
             if seen.space != space or seen.address >= high or seen.address + seen.nbytes <= low:
                 continue
-            raw = self.session.observed(seen.seq, seen.operand)
-            if raw is None:
-                continue
+            raw = seen.data
+            if seen.operand is not None:
+                raw = self.session.observed(seen.seq, seen.operand) or b""
             at = places - seen.address
-            mine = (at >= 0) & (at < min(seen.nbytes, len(raw))) & (writers < seen.seq)
+            mine = (at >= 0) & (at < min(seen.nbytes, len(raw))) & (writers < seen.over)
+            mine &= since < seen.over
             found = np.frombuffer(raw, np.uint8)[np.where(mine, at, 0)] if len(raw) else data
             mine &= ~known | (found != data)
             data[mine], known[mine], writers[mine] = found[mine], True, OUTSIDE
 
     @cached_property
     def _seen(self) -> list[_Seen]:
-        """What commands found in memory that no command had left there, in their order."""
-        found = []
+        """What came into memory though no command wrote it, in the order in which it did.
+
+        What the device itself told of, and what commands found.
+        """
+        found = [
+            _Seen(s.after, s.after + 1, None, s.space, s.address, len(s.data), s.data)
+            for s in silent.read(self.session)
+        ]
         for seq, operand in self.session.observations:
             reads = self.session.accesses(seq, seq + 1)
             for read in reads[reads["operand"] == operand][-1:]:
                 found.append(
                     _Seen(
-                        seq, operand, int(read["space"]), int(read["addr"]), int(read["nbytes"])
+                        seq, seq, operand, int(read["space"]), int(read["addr"]),
+                        int(read["nbytes"]),
                     )
                 )  # fmt: skip
-        return found
+        return sorted(found, key=lambda s: s.over)
 
 
 def memory_at(session: Session, space: int, address: int, nbytes: int, seq: int) -> View:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npudbg.debugger.geometry import Bools, Layout
-from npudbg.debugger.state import State
+from npudbg.debugger.state import INITIAL, OUTSIDE, State
 from npudbg.session.commands import Kind, Rows, Space
 from npudbg.session.errors import SessionError
 from npudbg.session.reader import Session
@@ -86,6 +86,7 @@ class Tensors:
             return Snapshot(final, np.ones(final.shape, bool))
         rows = self.rows(root)
         if not len(rows):
+            final = self._changed(root, final, rows, seq)
             return Snapshot(final.reshape(record.shape), np.ones(record.shape, bool))
         count = int(np.searchsorted(rows["seq"], seq, "right"))
         painted = self._painted.get(root)
@@ -95,6 +96,7 @@ class Tensors:
                 self._painted.popitem(last=False)
         mask = painted.paint(rows, count)
         array = self._values(layout, final, mask, rows[:count])
+        array = self._changed(root, array, rows, seq)
         return Snapshot(array.reshape(record.shape), mask.reshape(record.shape).copy())
 
     def rows(self, number: int) -> Rows:
@@ -179,6 +181,24 @@ class Tensors:
             else:
                 self._lay(out, row, kept_bytes)
         return out
+
+    def _changed(self, number: int, array: Array, rows: Rows, seq: int) -> Array:
+        """Return the values with what came over the tensor's place in DDR since."""
+        record = self.record(number)
+        if record.address is None or record.space != "ddr":
+            return array
+        own = rows["seq"] if len(rows) else np.array([INITIAL])
+        for at, nbytes in self.state.changed(Space.DDR, record.address, array.nbytes, seq):
+            view = self.state.memory_at(Space.DDR, at, nbytes, seq)
+            mine = view.writers == OUTSIDE
+            # Another tensor may have come to lie there.
+            mine &= np.isin(self.state.writer_of(Space.DDR, at, nbytes, seq), own)
+            if mine.any():
+                array = np.array(array, order="C")
+                low = at - record.address
+                raw = array.reshape(-1).view(np.uint8)[low : low + nbytes]
+                raw[mine] = np.frombuffer(view.data, np.uint8)[mine]
+        return array
 
     def _lay(self, out: Array, row: Any, data: npt.NDArray[np.uint8]) -> None:
         """Put a linear run of bytes (an evicted cache line) over a tensor's place in DDR."""

@@ -70,10 +70,14 @@ class GroupExecutor:
     def __init__(
         self, sram: Sram, steps: Sequence[Step], values: Mapping[str, Value], compute: Compute
     ) -> None:
-        """Keep the clean arrays of everything the group makes."""
+        """Keep the clean arrays of everything the group reads and makes."""
         self.sram, self.steps, self.values, self.compute = sram, steps, values, compute
+        # Memory may change while the group runs; its clean results are of these values.
         self.clean: dict[str, Array] = {
-            name: values[name].array for step in steps for name in step.writes if name
+            name: values[name].array
+            for step in steps
+            for name in (*step.reads, *step.writes)
+            if name and values[name].is_tensor
         }
         self.observed: dict[tuple[int, int], bytes] = {}
         """Operand bytes that a kernel read and no command had written."""
@@ -125,10 +129,7 @@ class GroupExecutor:
 
     def reference(self, region: Region) -> Array:
         """Return the clean run's values of a region."""
-        array = self.clean.get(region.tensor)
-        if array is None:
-            array = self.values[region.tensor].array
-        part: Array = np.ascontiguousarray(array[slices(region.box)])
+        part: Array = np.ascontiguousarray(self.clean[region.tensor][slices(region.box)])
         return part
 
     def _canvas(self, name: str) -> Array:

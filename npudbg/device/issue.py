@@ -119,6 +119,10 @@ class Issuer:
         """Record that command ``seq`` read a range that command ``by`` had written."""
         self._accesses.append((seq, address, nbytes, tensor, operand, space, 0, by))
 
+    def last_kind(self) -> int:
+        """Return the kind of the newest command that is not taken yet, or -1."""
+        return int(self._rows[-1][9]) if self._rows else -1
+
     def set_status(self, seq: int, status: int) -> None:
         """Change the status of a command that is not taken yet."""
         first = self.next_seq - len(self._rows)

@@ -26,17 +26,17 @@ from npudbg.device.kernels.registry import kernel_for
 from npudbg.device.mapping import Mapper
 from npudbg.device.noderunner import NodeError, NodeRunner
 from npudbg.device.numerics import Numerics
+from npudbg.device.poking import poke, seen_by_host
 from npudbg.device.raising import raised_tensors
 from npudbg.device.recorder import Recorder
 from npudbg.device.replacing import replacement
 from npudbg.device.residency import Residency
 from npudbg.device.staging import HostBuffer, results, stage_input
 from npudbg.device.tiling import Step, tile_group
-from npudbg.device.touched import StoppedError, TouchedGroup, poke
+from npudbg.device.touched import StoppedError, TouchedGroup
 from npudbg.device.values import Value
 from npudbg.graph.ir import Graph, Node
 from npudbg.session.commands import Kind, Status
-from npudbg.session.errors import UserError
 from npudbg.session.records import MemoryRegion
 from npudbg.session.writer import SessionWriter
 from npudbg.targets.profile import Target
@@ -128,8 +128,6 @@ class Machine:
         self._touched = self.touch.active
         self.sram = Sram(target.memory.sram_base, self.sram_bytes) if self._touched else None
         self.waits: list[tuple[int, int]] = []
-        self.told: dict[str, Array] = {}
-        """What the record holds of tensors whose bytes were changed after they were recorded."""
         self._group = 0
         self._recorded: set[int] = set()
         self.stages: dict[str, list[dict[str, Any]]] = {"fused": []}
@@ -184,12 +182,10 @@ class Machine:
         elif outcome.status == "complete":
             self._poke_between()
             outcome.outputs = results(self)
+            self._poke_between()
         self._flush()
-        if outcome.status == "complete" and self.touch.faults:
-            raise UserError(
-                f"--fault {self.touch.faults[0].kind}: nothing in this run met it; "
-                "check its tensor, tile or command number"
-            )
+        if outcome.status == "complete":
+            self.touch.check_met(self.issuer.next_seq)
         for value in self.values.values():
             self.memory.record(value)
         self._not_run()
@@ -434,6 +430,7 @@ class Machine:
         if source.allocation is None:
             self.memory.allocate(source)
         goal.data = source.array.reshape(goal.array.shape)
+        self.recorder.viewed(source, goal)
         goal.quantization = source.quantization
         self.memory.allocate(goal, source)
         goal.ready, goal.by, goal.first = source.ready, source.by, source.first
@@ -451,6 +448,7 @@ class Machine:
                 self.memory.allocate(value)
         before, starts = self.issuer.next_seq, self.issuer.now
         self.host.run(node.index, reads, writes)
+        seen_by_host(self, reads, writes)
         for value in writes:
             self.memory.record(value)
         self._node(

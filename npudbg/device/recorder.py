@@ -25,12 +25,20 @@ class Recorder:
 
     Scanning runs in a thread of its own; a tensor's record is written when its
     scan is done.  The bytes that wait are bounded.
+
+    Attributes:
+        stats: What scans found, by tensor id.
+        told: What the record holds of tensors whose bytes changed though no command
+            wrote them, by tensor id.
+        never_made: Ids of tensors that the device stopped before it made any of.
     """
 
     def __init__(self, writer: SessionWriter, graph: Graph) -> None:
         """Record into ``writer``."""
         self.writer, self.graph = writer, graph
         self.stats: dict[int, Stats | None] = {}
+        self.told: dict[int, Any] = {}
+        self.never_made: set[int] = set()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="npudbg-scan")
         self._room = threading.Condition()
         self._backlog = 0
@@ -55,7 +63,8 @@ class Recorder:
                 )
             )
             return
-        array = value.array
+        array = self.told.get(value.id, value.array)
+        made = value.id not in self.never_made
         record = TensorRecord(
             id=value.id,
             name=value.name,
@@ -67,19 +76,27 @@ class Recorder:
             space="ddr",
             base_nbytes=array.nbytes,
             owner="device",
-            blob=self.writer.put_array(array),
+            blob=self.writer.put_array(array) if made else None,
             producer=value.producer,
             consumers=consumers,
             first_seq=value.first,
             last_seq=value.by,
             quantization=value.quantization,
         )
+        if not made:
+            self.writer.add_tensor(record)
+            return
         with self._room:
             while self._backlog > 0 and self._backlog + array.nbytes > _BACKLOG_BYTES:
                 self._room.wait()
             self._backlog += array.nbytes
         self._pending.append((record, self._pool.submit(self._scan, array)))
         self._settle(wait=False)
+
+    def viewed(self, source: Value, view: Value) -> None:
+        """Record a view as what commands wrote into the tensor that it is a view of."""
+        if source.id in self.told:
+            self.told[view.id] = self.told[source.id].reshape(view.array.shape)
 
     def node(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npudbg.device.memory import OPEN_BUS, bytes_of
+from npudbg.device.poking import seen_at_the_end
 from npudbg.device.values import Value
 from npudbg.session.commands import Status
 
@@ -89,6 +90,7 @@ def results(machine: Machine) -> dict[str, Any]:
             _write_back(machine, value, fault.int("line", 0))
     stale = {n for n in placed if machine.touch.take("missing-invalidate", tensor=n) is not None}
     host.synchronise(list(placed.values()), skip={placed[n].id for n in stale})
+    seen_at_the_end(machine, list(placed.values()))
     outputs = {n: memory.model_value(v) for n, v in produced.items()}
     for name in stale:
         value = placed[name]

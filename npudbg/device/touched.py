@@ -15,7 +15,9 @@ from npudbg.device.kernels.base import slices
 from npudbg.device.memory import Bytes, bytes_of
 from npudbg.device.noderunner import NodeError
 from npudbg.device.numerics import Stored
+from npudbg.device.poking import poke, seen_by_load, silent
 from npudbg.device.tiling import Step
+from npudbg.device.values import Value
 from npudbg.session.commands import Kind, Space, Status
 from npudbg.session.errors import UserError
 from npudbg.session.text import safe
@@ -44,12 +46,18 @@ class TouchedGroup:
     """
 
     def __init__(self, machine: Machine, steps: Sequence[Step], actions: Sequence[Action]) -> None:
-        """Prepare; outputs start as what DDR held at their addresses before."""
+        """Prepare; outputs start as what DDR held at their addresses before.
+
+        Tensors that never leave SRAM start as zeros.
+        """
         assert machine.sram is not None
         self.machine, self.steps, self.actions = machine, steps, actions
         self.sram, self.values = machine.sram, machine.values
         self.executor = GroupExecutor(machine.sram, steps, machine.values, self._compute)
-        self.goals: dict[str, Any] = {}
+        self.goals = {
+            name: self._start(machine.values[name]) for s in steps for name in s.writes if name
+        }
+        self.made: set[str] = set()
         self.written: dict[int, bytes] = {}
         self.late: list[tuple[Action, Bytes]] = []
 
@@ -61,8 +69,11 @@ class TouchedGroup:
         """
         first, last = (self.actions[0].seq, self.actions[-1].seq) if self.actions else (0, -1)
         pokes: dict[int, list[Injection]] = {}
-        for each in self.machine.touch.due(first, last):
-            pokes.setdefault(each.after, []).append(each)
+        for each in self.machine.touch.due(0, last):
+            if each.after < first:
+                poke(self.machine, each, self.goals)
+            else:
+                pokes.setdefault(each.after, []).append(each)
         try:
             for position, action in enumerate(self.actions):
                 self._one(position, action)
@@ -80,6 +91,7 @@ class TouchedGroup:
                 # Parameters that came out of memory can be nonsense too.
                 self._land(action)
                 self._stop(action, Status.FAULT, "fault", f"the kernel refused: {error}")
+            self._keep_result(action)
             self._arrive(position, action)
         else:
             fault = self.machine.touch.transfer(action)
@@ -92,8 +104,17 @@ class TouchedGroup:
             return
         self.written[action.seq] = self.sram.view(action.address, action.region.nbytes).tobytes()
 
+    def _keep_result(self, action: Action) -> None:
+        """A tensor that never leaves SRAM is what its kernels made."""
+        name = action.region.tensor
+        if self.values[name].allocation is None:
+            self.made.add(name)
+            made = self.executor.region(action.region, action.address)
+            self.goals[name][slices(action.region.box)] = made
+
     def _load(self, action: Action, fault: Fault | None) -> None:
         data = self.executor.packed(action.region)
+        seen_by_load(self.machine, action)
         if fault is not None and fault.kind == "misaligned-dma":
             data = self._from_below(action, fault.int("bytes", _STEP))
         if fault is not None and fault.kind == "late-dma":
@@ -118,12 +139,11 @@ class TouchedGroup:
                 end = min(data.size, action.address + action.region.nbytes - address)
                 # Not a command of the program: only memory changes.
                 self.sram.view(address, end)[:] = data[:end]
+                silent(self.machine, action.seq, Space.SRAM, address, data[:end])
 
     def _store(self, action: Action, fault: Fault | None) -> None:
         name = action.region.tensor
-        goal = self.goals.get(name)
-        if goal is None:
-            goal = self.goals[name] = self._old_contents(name)
+        self.made.add(name)
         start = action.address
         if fault is not None and fault.kind == "misaligned-dma":
             start -= fault.int("bytes", _STEP)
@@ -132,9 +152,11 @@ class TouchedGroup:
         held[low - start :] = self.sram.view(low, action.region.nbytes - (low - start))
         moved = self._length(fault, held.size)
         box = slices(action.region.box)
-        target = np.ascontiguousarray(goal[box])
-        bytes_of(target)[:moved] = held[:moved]
-        goal[box] = target
+        goal, told = self.goals[name], self.machine.recorder.told.get(self.values[name].id)
+        for into in (goal,) if told is None else (goal, told):
+            target = np.ascontiguousarray(into[box])
+            bytes_of(target)[:moved] = held[:moved]
+            into[box] = target
 
     def _length(self, fault: Fault | None, nbytes: int) -> int:
         if fault is None:
@@ -195,23 +217,29 @@ class TouchedGroup:
         node = self.steps[max(action.step, 0)].node
         raise StoppedError(how, action.seq, node, message)
 
-    def _old_contents(self, name: str) -> Any:
-        value = self.values[name]
-        raw = self.machine.ddr.read(value.address, value.array.nbytes)
-        return raw.view(value.array.dtype).reshape(value.array.shape)
+    def _start(self, value: Value) -> Any:
+        array = value.array
+        if value.allocation is None:
+            return np.zeros(array.shape, array.dtype)
+        raw = self.machine.ddr.read(value.address, array.nbytes)
+        return raw.view(array.dtype).reshape(array.shape)
 
     def _settle(self) -> None:
         """Make the stored bytes the tensors', and keep what the record cannot tell else."""
-        machine = self.machine
+        machine, recorder = self.machine, self.machine.recorder
         for name, goal in self.goals.items():
-            self.values[name].data = goal
-            machine.ddr.place(self.values[name].address, goal)
+            value = self.values[name]
+            value.data = goal
+            if name not in self.made:
+                recorder.never_made.add(value.id)
+            if value.allocation is not None:
+                machine.ddr.place(value.address, goal)
         for action in self.actions:
             data = self.written.get(action.seq)
             if data is None:
                 continue
-            name = action.region.tensor
-            array = machine.told.get(name, self.values[name].array)
+            value = self.values[action.region.tensor]
+            array = recorder.told.get(value.id, value.array)
             said = np.ascontiguousarray(array[slices(action.region.box)]).tobytes()
             if data != said:
                 machine.writer.put_payload(action.seq, data)
@@ -243,27 +271,3 @@ class TouchedGroup:
 
 def _seq(action: Action) -> int:
     return action.seq
-
-
-def poke(machine: Machine, injection: Injection, goals: dict[str, Any]) -> None:
-    """Write an injection's bytes; no command knows of it."""
-    data = np.frombuffer(injection.data, np.uint8)
-    if injection.space == Space.SRAM:
-        assert machine.sram is not None
-        view = machine.sram.view(injection.address, data.size)
-        view[:] = view ^ data[: view.size] if injection.flip else data[: view.size]
-        return
-    for name, value in machine.values.items():
-        if value.allocation is None:
-            continue
-        offset = injection.address - value.address
-        if -data.size < offset < value.array.nbytes:
-            # The recorded bytes belong to the session: change a copy.
-            if name not in goals:
-                if value.recorded:
-                    machine.told.setdefault(name, value.array)
-                value.data = value.array.copy()
-            raw = bytes_of(goals.get(name, value.data))
-            low, high = max(offset, 0), min(offset + data.size, raw.size)
-            part = data[low - offset : high - offset]
-            raw[low:high] = raw[low:high] ^ part if injection.flip else part

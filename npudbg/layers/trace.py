@@ -10,6 +10,7 @@ from npudbg.layers import (  # noqa: F401
     trace_coherency,
     trace_cost,
     trace_hang,
+    trace_memory,
     trace_sanitize,
     trace_timing,
     trace_transfers,

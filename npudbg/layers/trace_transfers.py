@@ -48,10 +48,13 @@ def transfers(case: Case) -> Iterator[Finding]:
 
 def _loads(session: Session) -> Iterator[Finding]:
     contents = Contents(session)
+    changed = set(session.observations)
     for seq in session.payloads:
         row = session.command(seq)
         if row["kind"] != Kind.DMA_LOAD or row["status"] == Status.NOT_STARTED:
             continue
+        if (seq, -1) in changed:
+            continue  # it moved what lay there: T348 is about that
         meant, got = contents.box(row), contents.written(row)
         if meant is None or got is None or meant.size != got.size:
             continue
@@ -156,7 +159,7 @@ def _kernels(session: Session) -> Iterator[Finding]:
         reads = session.accesses(seq, seq + 1)
         read = next((r for r in reads if int(r["operand"]) == operand), None)
         held = session.observed(seq, operand)
-        if read is None or held is None:
+        if read is None or held is None or read["space"] != Space.SRAM:
             continue
         got = np.frombuffer(held, np.uint8)
         meant, _ = contents.sram(int(read["addr"]), got.size, seq - 1)

@@ -14,6 +14,7 @@ from npudbg.device.memory import Bytes
 from npudbg.graph.ir import Graph
 from npudbg.session.commands import Kind, Space
 from npudbg.session.errors import UserError
+from npudbg.session.silent import Silent
 from npudbg.session.text import safe
 from npudbg.targets.profile import Target
 
@@ -56,11 +57,13 @@ class Touch:
         waiting: Injections that have not struck yet.
         faults: Faults that have not acted yet.
         replays: Transfers that will be done once more: SRAM address and bytes.
+        silent: What came into memory though no command wrote it.
     """
 
     injections: tuple[Injection, ...] = ()
     faults: list[Fault] = field(default_factory=list)
     replays: list[tuple[int, Bytes]] = field(default_factory=list)
+    silent: list[Silent] = field(default_factory=list)
     waiting: list[Injection] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -171,6 +174,23 @@ class Touch:
         if fault.names.get("way", "load" if name is None else way) != way:
             return False
         return fault.int("tile", action.tile if name is not None else 0) == action.tile
+
+    def check_met(self, commands: int) -> None:
+        """Check that everything has struck, after a run of so many commands.
+
+        Raises:
+            UserError: Something still waits.
+        """
+        if self.faults:
+            raise UserError(
+                f"--fault {self.faults[0].kind}: nothing in this run met it; "
+                "check its tensor, tile or command number"
+            )
+        if self.waiting:
+            raise UserError(
+                f"bytes cannot change after command {self.waiting[0].after}: the run has "
+                f"commands 0 to {commands - 1}"
+            )
 
     def moved(self, fault: Fault, nbytes: int) -> int:
         """Return how many bytes a shortened transfer moves."""

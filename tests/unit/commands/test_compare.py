@@ -263,7 +263,7 @@ def test_a_poked_nan_is_named_by_its_command(tmp_path: Path) -> None:
     assert result.command.seq == reader
     assert (result.command.kind, result.command.node) == ("KERNEL", "/stem/bn")
     assert result.command.foreign == ("b",)
-    assert result.tensors[0].name == "stem/act"  # the first that leaves the chip
+    assert result.tensors[0].name == "stem/bn"  # though it never leaves the chip
     assert result.tensors[0].metrics.nonfinite == 400  # channel 0, 20 x 20
     assert [t.name for t in result.outputs] == ["scores"]
     assert [f.code for f in result.gained] == ["T344", "O401", "O402"] and not result.lost
