@@ -7,11 +7,12 @@ import io
 import json
 import shlex
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npudbg.commands.durable import write_atomically
+from npudbg.session.text import safe
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -103,13 +104,28 @@ def command(job: Job, files: list[str]) -> str:
     return shlex.join(words)
 
 
-def readme(line: str, *, code: str, summary: str, nodes: int, total: int, proven: bool) -> str:
+def readme(
+    line: str,
+    *,
+    code: str,
+    summary: str,
+    nodes: int,
+    total: int,
+    proven: bool,
+    shapes: Mapping[str, Sequence[int]],
+    zero: Sequence[str],
+) -> str:
     """Return the text that goes with a bundle."""
+    inputs = ", ".join(f"{safe(n)} {list(shape)}" for n, shape in shapes.items())
+    zeros = ", ".join(safe(n) for n in zero)
     parts = [
         f"{code}: {summary}",
         "",
         f"{MODEL} is {nodes} of the {total} nodes of the model it was cut from; its inputs hold",
-        "what the run recorded at the cuts. To see the finding again, in this folder:",
+        "what the run recorded at the cuts, as far as the finding needs it.",
+        f"Inputs: {inputs or 'none'}.",
+        *([f"Zero, because their values do not matter: {zeros}."] if zero else []),
+        "To see the finding again, in this folder:",
         "",
         f"    {line}",
         "",

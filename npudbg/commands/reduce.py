@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from npudbg.commands.reducing import Setting
     from npudbg.graph.cut import Cut
 
+_SHOWN = 8
 _EPILOG = """\
 Runs the model once, then cuts it down around the finding that decided the verdict and
-runs the parts. Killed and started again with the same arguments it goes on where it was.
+runs the parts: nodes are left out, then axes are halved and weights zeroed. Killed and
+started again with the same arguments it goes on where it was.
 The folder gets minimal.onnx, its inputs, the session, and README.txt with the command
 that shows the finding again.
 
@@ -62,14 +64,14 @@ def run(args: argparse.Namespace) -> int:
             print("nothing at fault: nothing to reduce")
             return 0
         with session:
-            part = reducing.reduce(given, state, session, _tell)
-        proven, summary = _finish(given, state, part, options_record(args))
-    _show(state, part, folder, summary, proven=proven, as_json=args.json)
+            part, zero = reducing.reduce(given, state, session, _tell)
+        proven, summary = _finish(given, state, part, zero, options_record(args))
+    _show(state, part, zero, folder, summary, proven=proven, as_json=args.json)
     return 1
 
 
 def _finish(
-    given: Setting, state: State, part: Cut, options: dict[str, object]
+    given: Setting, state: State, part: Cut, zero: list[str], options: dict[str, object]
 ) -> tuple[bool, str]:
     """Write the bundle, and replay it from its files.
 
@@ -109,6 +111,7 @@ def _finish(
     text = bundle.readme(
         bundle.command(job, files), code=state.code, summary=summary,
         nodes=len(part.nodes), total=state.total, proven=proven,
+        shapes={n: a.shape for n, a in part.feeds.items()}, zero=zero,
     )  # fmt: skip
     write_atomically(folder / "README.txt", text.encode())
     (folder / reducing.RECORDING).unlink(missing_ok=True)
@@ -116,11 +119,19 @@ def _finish(
 
 
 def _show(
-    state: State, part: Cut, folder: Path, summary: str, *, proven: bool, as_json: bool
+    state: State,
+    part: Cut,
+    zero: list[str],
+    folder: Path,
+    summary: str,
+    *,
+    proven: bool,
+    as_json: bool,
 ) -> None:
     from npudbg.session.text import safe
 
     nodes = [safe(n.name) for n in part.model.graph.node]
+    size = sum(f.stat().st_size for f in folder.iterdir() if f.suffix in (".onnx", ".npz", ".pb"))
     if as_json:
         import json
 
@@ -131,13 +142,23 @@ def _show(
             "nodes": nodes,
             "of": state.total,
             "steps": len(state.tried),
+            "inputs": {n: list(a.shape) for n, a in part.feeds.items()},
+            "zeroed": zero,
+            "bytes": size,
             "replays_from_files": proven,
             "folder": str(folder),
         }
         print(json.dumps(document, indent=2))
         return
     print(f"{state.code}: {summary}")
-    print(f"{len(nodes)} of {state.total} nodes, {len(state.tried)} steps: {', '.join(nodes)}")
+    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+    print(
+        f"{len(nodes)} of {state.total} nodes, {len(state.tried)} steps: "
+        f"{', '.join(nodes[:_SHOWN])}{more}"
+    )
+    inputs = ", ".join(f"{safe(n)} {list(a.shape)}" for n, a in part.feeds.items())
+    zeros = f"; {len(zero)} weights and inputs are zero" if zero else ""
+    print(f"inputs: {inputs or 'none'}{zeros}; model and inputs take {size:,} bytes")
     if not proven:
         print("read from files it does not come back: see README.txt")
     print(f"replay: see {safe(folder / 'README.txt')}")

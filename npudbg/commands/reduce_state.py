@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npudbg.graph.ir import Graph
 
 FILE = "reduce.json"
-_FORMAT = "npudbg-reduce/1"
+_FORMAT = "npudbg-reduce/2"
 _MAX_BYTES = 256 << 20
 
 
@@ -34,9 +34,13 @@ class State:
         operators: Of its subject.
         severity: ``error`` must stay one.
         total: Nodes of the model.
-        tried: Whether a set of nodes (:func:`key`) still shows the finding.
+        tried: Whether a set of nodes (:func:`key`), or one with other values, still shows
+            the finding.
         best: The smallest set so far, as node indices; None before the first.
         done: Nothing more can be left out.
+        mark: What the finding looks like in the smallest part, which stays so while its
+            values are cut down.
+        errors: Codes of all errors of that part.
     """
 
     path: Path
@@ -48,6 +52,8 @@ class State:
     tried: dict[str, bool] = field(default_factory=dict)
     best: list[int] | None = None
     done: bool = False
+    mark: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     def save(self) -> None:
         """Write the state."""
@@ -61,6 +67,8 @@ class State:
             "steps": len(self.tried),
             "best": self.best,
             "done": self.done,
+            "mark": self.mark,
+            "errors": self.errors,
             "tried": self.tried,
         }
         write_atomically(self.path, json.dumps(document, indent=1).encode())
@@ -97,6 +105,8 @@ def load(folder: Path, job: str) -> State:
             {str(k): bool(v) for k, v in document["tried"].items()},
             None if document["best"] is None else [int(i) for i in document["best"]],
             bool(document["done"]),
+            [str(m) for m in document["mark"]],
+            [str(e) for e in document["errors"]],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UserError(

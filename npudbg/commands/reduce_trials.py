@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from npudbg.commands import bundle, reduce_state
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from npudbg.commands.reduce_state import State
     from npudbg.commands.reducing import Setting
     from npudbg.graph.cut import Cut
+    from npudbg.graph.ir import Graph
     from npudbg.session.reader import Session
+    from npudbg.session.records import Finding
 
 TRIAL = ".trial.npudbg"
 
@@ -121,6 +124,26 @@ class Trials:
 
 def shows(given: Setting, part: Cut, state: State) -> bool:
     """Whether a part of the model, run and judged, shows the finding."""
+    return shown(given, part, state) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a part of the model shows.
+
+    Attributes:
+        finding: The one that is looked for.
+        status: How the run ended.
+        errors: Codes of all findings that are errors.
+    """
+
+    finding: Finding
+    status: str
+    errors: frozenset[str]
+
+
+def shown(given: Setting, part: Cut, state: State) -> Shown | None:
+    """Run and judge a part of the model; None if it does not show the state's finding."""
     from npudbg.commands.pipeline import judge_run
     from npudbg.graph.loader import from_proto
     from npudbg.session.reader import Session
@@ -131,27 +154,36 @@ def shows(given: Setting, part: Cut, state: State) -> bool:
     try:
         judge_run(job, graph, given.target, part.feeds, target_toml=given.target_toml)
         with Session.open(path) as session:
-            return any(
-                f.code == state.code
-                and (f.severity == "error" or state.severity != "error")
-                and (
-                    not state.operators or set(state.operators) & set(operators(graph, session, f))
-                )
-                for f in session.findings
-            )
+            found = next((f for f in session.findings if _is(f, graph, session, state)), None)
+            if found is None:
+                return None
+            errors = frozenset(f.code for f in session.findings if f.severity == "error")
+            return Shown(found, session.status, errors)
     finally:
         path.unlink(missing_ok=True)
+
+
+def _is(found: Finding, graph: Graph, session: Session, state: State) -> bool:
+    """Whether a finding is of the state's code, as severe, and about the same operator."""
+    if found.code != state.code or (state.severity == "error" != found.severity):
+        return False
+    wanted = set(state.operators)
+    return not wanted or bool(wanted & set(operators(graph, session, found)))
 
 
 def job_of(job: Job, part: Cut) -> Job:
     """Return a job with those of its options that a part of the model can take."""
     inputs = {v.name for v in part.model.graph.input}
-    symbols = {d.dim_param for v in part.model.graph.input for d in v.type.tensor_type.shape.dim}
+    sizes = {f"{n}.{axis}": k for n, a in part.feeds.items() for axis, k in enumerate(a.shape)}
+    for value in part.model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.dim_param:
+                sizes[dim.dim_param] = sizes.get(f"{value.name}.{axis}", 1)
     labels = {n.name for n in part.model.graph.node}
     made = {o for n in part.model.graph.node for o in n.output}
     return dataclasses.replace(
         job,
-        dims={k: n for k, n in job.dims.items() if k in symbols or k.rpartition(".")[0] in inputs},
+        dims={k: sizes[k] for k in job.dims if k in sizes},
         preprocessing={k: p for k, p in job.preprocessing.items() if not k or k in inputs},
         host_addresses={k: a for k, a in job.host_addresses.items() if k in inputs},
         raised=job.raised & labels,

@@ -3,7 +3,7 @@
 One run of the whole model records every tensor, so any set of nodes is a model of
 its own: what it reads from outside becomes an input with the recorded values.
 First the nodes around the finding are tried, in growing rings; then delta
-debugging leaves nodes out.
+debugging leaves nodes out; at last axes are halved and weights zeroed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from npudbg.commands.fault_site import operators, sites
 from npudbg.commands.reduce_trials import Trials
+from npudbg.commands.reduce_values import reduce_values
 from npudbg.commands.shrink import shrink
 from npudbg.session.errors import UserError
 
@@ -119,11 +120,11 @@ def record(given: Setting, state: State, wanted: str, tell: Told) -> Session | N
     return session
 
 
-def reduce(given: Setting, state: State, session: Session, tell: Told) -> Cut:
-    """Cut the model down, going on from the state.
+def reduce(given: Setting, state: State, session: Session, tell: Told) -> tuple[Cut, list[str]]:
+    """Cut the model down, then its inputs and weights, going on from the state.
 
     Returns:
-        The smallest part that shows the finding.
+        The smallest part that shows the finding, and which of its weights and inputs are zero now.
 
     Raises:
         UserError: Not even the whole model shows it when it is run again.
@@ -143,7 +144,7 @@ def reduce(given: Setting, state: State, session: Session, tell: Told) -> Cut:
     best = shrink(start, trials.holds)
     state.best, state.done = sorted(best), True
     state.save()
-    return trials.cut(best)
+    return reduce_values(given, state, trials.cut(best), tell)
 
 
 def _choose(session: Session, code: str) -> Finding | None:

@@ -87,6 +87,10 @@ def test_a_nan_weight_in_a_detector(tmp_path: Path, poisoned: int) -> None:
     onnx.checker.check_model(small)
     assert len(small.graph.node) <= 5
     assert f"/b{poisoned}/conv" in {n.name for n in small.graph.node}
+    (weight,) = [numpy_helper.to_array(t) for t in small.graph.initializer]
+    # NaN was put to [2, 1, 0, 0]: one filter and one channel of it are enough.
+    assert weight.shape == (1, 1, 3, 3) and np.argwhere(np.isnan(weight)).tolist() == [[0] * 4]
+    assert [d.dim_value for d in small.graph.input[0].type.tensor_type.shape.dim] == [1] * 4
     code, report = replay(out)
     assert code == 1
     assert report["verdict"]["code"] == "I290"
@@ -164,14 +168,15 @@ def tried(out: Path) -> dict[str, bool]:
 
 
 def test_sigkill_loses_at_most_one_step(tmp_path: Path) -> None:
-    model = detector(tmp_path / "d.onnx", blocks=10, poisoned=6, size=96)
+    model = detector(tmp_path / "d.onnx", blocks=7, poisoned=4, size=32)
     argv = [sys.executable, "-m", "npudbg", "reduce", str(model), "--finding", "O402", "--out"]
     whole = tmp_path / "whole"
     subprocess.run([*argv, str(whole)], check=False, capture_output=True, timeout=300)
     want = tried(whole)
     assert len(want) > 12
     out, kills = tmp_path / "out", 0
-    for goal in (1, 4, 9):
+    nodes = sum(set(k) <= set("0123456789abcdef") and len(k) < 16 for k in want)
+    for goal in (1, nodes // 2, nodes + 4):  # in either phase
         process = subprocess.Popen([*argv, str(out)], stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
         before, told = len(tried(out)), 0
@@ -220,5 +225,6 @@ def test_a_public_detector_with_a_nan_weight(tmp_path: Path, model_path: Any) ->
     assert main(argv) == 1
     names = [n.name for n in onnx.load(out / "minimal.onnx").graph.node]
     assert len(names) <= 5 and conv.name in names
+    assert (out / "minimal.onnx").stat().st_size + (out / "inputs.npz").stat().st_size < 4096
     code, report = replay(out)
     assert (code, report["verdict"]["code"]) == (1, "I290")
