@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 import sys
-import time
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from npudbg.commands.options import add_job_options
 
 _SUFFIXES = (".npy", ".npz", ".pb")
 _MAX_JOBS = 256
-_TOLD_SECONDS = 5.0
 _EPILOG = """\
 Every .npy, .npz and .pb file in DIR is one input of the model; inputs that stay the same
 are given with --input. With --out the sweep can be stopped and goes on when started again,
@@ -46,7 +45,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the verb; returns the exit code."""
-    from npudbg.commands import sweep_job
+    from npudbg.commands import sweep_calibration, sweep_job, sweep_show
     from npudbg.commands.durable import work_folder
     from npudbg.commands.sweep_results import Results
 
@@ -54,14 +53,20 @@ def run(args: argparse.Namespace) -> int:
     spec = sweep_job.spec_of(args)
     jobs = _jobs(args.jobs)
     inputs = _inputs(args.dir)
-    _, graph = sweep_job.load_model(spec)
+    job, graph = sweep_job.load_model(spec)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(work_folder(Path(args.out))) if args.out else None
-        results = stack.enter_context(Results(folder, _digest(spec, graph.sha256)))
+        sweep = [spec, graph.sha256]
+        if job.calib is not None:
+            print("npudbg: int8 scales are chosen from the samples, once", file=sys.stderr)
+            place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            spec, samples = sweep_calibration.shared(spec, job, graph, inputs, place)
+            sweep.append(samples)
+        results = stack.enter_context(Results(folder, _digest(sweep)))
         known = [p for p in inputs if results.known(p)]
         todo = {str(p): p for p in inputs if p.name not in results.rows}
         bad = sum(results.rows[p.name]["layer"] != 0 for p in known)
-        tell = _Progress(len(inputs), len(known), bad)
+        tell = sweep_show.Progress(len(inputs), len(known), bad)
         for task, text in _work(list(todo), spec, jobs, args.dask):
             row = _row(todo[task], text)
             results.add(row)
@@ -70,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         rows = [results.rows[p.name] for p in inputs]
         new = {p.name for p in todo.values()}
         sessions = _sessions(rows, new, Path(args.dir), folder, spec, jobs)
-    _show(rows, sessions, as_json=args.json, model=args.model)
+    sweep_show.show(rows, sessions, as_json=args.json, model=args.model)
     return int(any(row["layer"] != 0 for row in rows))
 
 
@@ -133,59 +138,6 @@ def session_name(code: str, subject: str) -> str:
     return "-".join(part for part in (code, plain, mark) if part) + ".npudbg"
 
 
-def _show(
-    rows: Sequence[dict[str, Any]],
-    sessions: dict[tuple[str, str], str],
-    *,
-    as_json: bool,
-    model: str,
-) -> None:
-    from npudbg.session.text import safe
-
-    failures: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        if row["layer"]:
-            failures.setdefault((row["code"], row["subject"]), []).append(row["input"])
-    if as_json:
-        hidden = ("size", "mtime_ns")
-        document = {
-            "format": "npudbg-sweep/1",
-            "model": model,
-            "inputs": [{k: v for k, v in row.items() if k not in hidden} for row in rows],
-            "failures": [
-                {"code": c, "subject": s, "inputs": names, "session": sessions.get((c, s))}
-                for (c, s), names in failures.items()
-            ],
-        }
-        print(json.dumps(document, indent=2))
-        return
-    lines = [("input", "verdict", "code", "subject")]
-    lines += [
-        (safe(row["input"], 60), _verdict(row), row["code"] or "-", safe(row["subject"], 60) or "-")
-        for row in rows
-    ]
-    widths = [max(len(each[i]) for each in lines) for i in range(3)]
-    for each in lines:
-        cells = [text.ljust(width) for text, width in zip(each, widths, strict=False)]
-        print("  ".join([*cells, each[3]]).rstrip())
-    bad = sum(row["layer"] != 0 for row in rows)
-    print(f"{len(rows)} inputs, {bad} not in order, {len(failures)} distinct failures (simulated)")
-    for (code, subject), names in failures.items():
-        kept = sessions.get((code, subject))
-        print(
-            f"  {code} {safe(subject, 60)}: {len(names)} inputs, first {safe(names[0], 60)}"
-            + (f", session {kept}" if kept else "")
-        )
-
-
-def _verdict(row: dict[str, Any]) -> str:
-    from npudbg.session.records import LAYER_NAMES
-
-    if row["layer"] is None:
-        return str(row["status"])
-    return f"{row['layer']} {LAYER_NAMES[row['layer']]}" if row["layer"] else "in order"
-
-
 def _inputs(folder: str) -> list[Path]:
     from npudbg.session.errors import UserError
     from npudbg.session.text import safe
@@ -215,34 +167,9 @@ def _jobs(text: str) -> int:
     return int(text)
 
 
-def _digest(spec: str, model: str) -> str:
+def _digest(parts: Sequence[str]) -> str:
     import hashlib
 
     from npudbg import __version__
 
-    return hashlib.sha256("\0".join((spec, model, __version__)).encode()).hexdigest()
-
-
-class _Progress:
-    """How far it is, on stderr: one line that is overwritten, or a line now and then."""
-
-    def __init__(self, total: int, known: int, bad: int) -> None:
-        self._total, self._done, self._bad = total, known, bad
-        self._live = sys.stderr.isatty()
-        self._told = time.monotonic()
-        if known:
-            print(f"npudbg: {known} of {total} inputs were done before", file=sys.stderr)
-
-    def done(self, row: dict[str, Any]) -> None:
-        self._done += 1
-        self._bad += row["layer"] != 0
-        if self._live or time.monotonic() - self._told >= _TOLD_SECONDS:
-            self._print("\r" if self._live else "\n")
-
-    def end(self) -> None:
-        self._print("\n")
-
-    def _print(self, end: str) -> None:
-        self._told = time.monotonic()
-        text = f"npudbg: {self._done} of {self._total} inputs, {self._bad} not in order"
-        print(text, end=end, file=sys.stderr, flush=True)
+    return hashlib.sha256("\0".join((*parts, __version__)).encode()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     import argparse
 
     from npudbg.commands.pipeline import Job, Judged
+    from npudbg.device.calibration import Calibration
     from npudbg.graph.ir import Graph
+    from npudbg.targets.profile import Target
 
 _FILES = ("input", "set")
 
@@ -77,8 +80,8 @@ def load_model(spec: str) -> tuple[Job, Graph]:
     Raises:
         UserError: An option or the model is unusable.
     """
-    job, graph, _, _ = _shared(spec)
-    return job, graph
+    shared = _shared(spec)
+    return shared.job, shared.graph
 
 
 def _row(
@@ -106,30 +109,53 @@ def _judged(spec: str, path: str, save: str | None) -> Judged:
     from npudbg.commands.pipeline import feed_arrays, judge_run
     from npudbg.graph.specialise import specialise
 
-    job, graph, target, text = _shared(spec)
+    shared = _shared(spec)
+    job, graph = shared.job, shared.graph
     job = dataclasses.replace(
         job, feeds=[*job.feeds, path], save=save, options={**job.options, "inputs": [path]}
     )
     arrays, notes, made = feed_arrays(graph, job)
     special, resolved = specialise(graph, arrays)
+    notes = [*notes, *resolved]
+    if shared.calibration is not None:
+        notes.append(
+            f"int8 scales are from the ranges of {shared.calibration.samples} calibration "
+            "samples, the same for all inputs of the sweep"
+        )
     return judge_run(
-        job, special, target, arrays, target_toml=text, notes=[*notes, *resolved], synthesised=made
-    )
+        job, special, shared.target, arrays, target_toml=shared.target_toml, notes=notes,
+        synthesised=made, calibration=shared.calibration,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What every input of a sweep has in common."""
+
+    job: Job
+    graph: Graph
+    target: Target
+    target_toml: str
+    calibration: Calibration | None
 
 
 @lru_cache(1)
-def _shared(spec: str) -> tuple[Any, Any, Any, str]:
-    """Return job, model, target and its text: read once a process."""
+def _shared(spec: str) -> _Shared:
+    """Return what is the same for every input: read once a process."""
     import argparse
 
+    from npudbg.commands import sweep_calibration
     from npudbg.commands.options import job_from
     from npudbg.graph import loader
     from npudbg.targets.loader import load_toml_text, toml_text
 
-    job = job_from(argparse.Namespace(**json.loads(spec)))
+    options = json.loads(spec)
+    found = options.pop(sweep_calibration.KEY, None)
+    job = job_from(argparse.Namespace(**options))
     text = toml_text(job.target)
     graph = loader.load(job.model, dims={k: v for k, v in job.dims.items() if "." not in k})
-    return job, graph, load_toml_text(text, job.target), text
+    calibration = None if found is None else sweep_calibration.of_worker(found, job, graph)
+    return _Shared(job, graph, load_toml_text(text, job.target), text, calibration)
 
 
 def _absolute(spec: str) -> str:
