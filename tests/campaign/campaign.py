@@ -56,6 +56,7 @@ KINDS = (
     "misaligned-dma",
     "corrupted-scale",
     "bit-flip",
+    "ddr-bit-flip",
     "weight-bit-flip",
     "nan-weight",
     "missing-flush",
@@ -184,6 +185,15 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
     if kind == "bit-flip":
         at = int(load_row["dst"]) + rng.randrange(int(load_row["nbytes"]))
         return Truth(f"bit-flip:addr={at:#x},after={seq},bit={rng.randrange(8)}", "T344", seq)
+    if kind == "ddr-bit-flip":
+        # Anywhere between the last writer of what is loaded and the load.
+        tensor = subject.tensors[int(load_row["tensor"])]
+        if load_row["src_space"] != Space.DDR or seq <= tensor.last_seq + 1:
+            return None
+        after = rng.randrange(max(tensor.last_seq, 0), seq) if tensor.last_seq >= 0 else seq - 1
+        at = int(load_row["src"])
+        spec = f"bit-flip:space=ddr,addr={at:#x},after={after},bit={rng.randrange(8)}"
+        return Truth(spec, "T348", tensor=tensor.name)
     if kind in ("weight-bit-flip", "nan-weight", "corrupted-scale"):
         if not subject.weights:
             return None
@@ -215,7 +225,9 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
     if not many:
         return None
     node = rng.choice(many)
-    return Truth(f'deadlock:node="{node.label}"', "T361", node=node.index)
+    # Transfers deadlock: of a fused group it is the node whose result is stored.
+    storing = next(n for n in subject.nodes if n.group == node.group and stored & {*n.outputs})
+    return Truth(f'deadlock:node="{node.label}"', "T361", node=storing.index)
 
 
 def exact(truth: Truth, judged: Any) -> str:
