@@ -67,10 +67,14 @@ def run(args: argparse.Namespace) -> int:
         todo = {str(p): p for p in inputs if p.name not in results.rows}
         bad = sum(results.rows[p.name]["layer"] != 0 for p in known)
         tell = sweep_show.Progress(len(inputs), len(known), bad)
-        for task, text in _work(list(todo), spec, jobs, args.dask):
-            row = _row(todo[task], text)
-            results.add(row)
-            tell.done(row)
+        try:
+            for task, text in _work(list(todo), spec, jobs, args.dask):
+                row = _row(todo[task], text)
+                results.add(row)
+                tell.done(row)
+        except KeyboardInterrupt:
+            tell.stopped(kept=folder is not None)
+            raise
         tell.end()
         rows = [results.rows[p.name] for p in inputs]
         new = {p.name for p in todo.values()}

@@ -83,9 +83,9 @@ def _serve(pipe: Any, work: Work, spec: str) -> None:
     while True:
         try:
             task = pipe.recv_bytes().decode()
+            pipe.send_bytes(work(spec, task).encode())
         except (EOFError, OSError):
-            return
-        pipe.send_bytes(work(spec, task).encode())
+            return  # nobody waits for it any more; ``work`` keeps its own errors
 
 
 def _give(worker: _Worker, task: str) -> None:

@@ -158,6 +158,12 @@ class Progress:
         """All are."""
         self._print("\n", " " * 20 if self._live else "")
 
+    def stopped(self, *, kept: bool) -> None:
+        """The user stopped it."""
+        self._print("\n", " " * 20 if self._live else "")
+        how = "the same command goes on from there" if kept else "--out DIR would have kept them"
+        print(f"npudbg: stopped; {how}", file=sys.stderr)
+
     def _left(self) -> str:
         """Return how long the rest will take at the pace so far."""
         done, rest = self._done - self._known, self._total - self._done

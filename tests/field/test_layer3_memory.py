@@ -22,7 +22,7 @@ W, V = RNG.uniform(-1, 1, (16, 8)).astype("f4"), RNG.uniform(-1, 1, (8, 8)).asty
 AXIS = np.array(1, "i8")
 
 
-def graph():
+def graph(outputs=("y", "z")):
     """x -> MatMul -> p -> MatMul -> y (output) -> CumSum on the host -> z (output)."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"], name="first"),
@@ -30,9 +30,9 @@ def graph():
         helper.make_node("CumSum", ["y", "axis"], ["z"], name="sum"),
     ]
     proto = helper.make_graph(
-        nodes, "g",
+        nodes[: 1 + len(outputs)], "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, (4, 8)) for n in ("y", "z")],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, (4, 8)) for n in outputs],
         [numpy_helper.from_array(a, n) for n, a in (("w", W), ("v", V), ("axis", AXIS))],
     )  # fmt: skip
     return from_proto(helper.make_model(
@@ -109,6 +109,27 @@ def test_the_host_finds_an_output_changed(places, tmp_path):
     assert (found.subject.name, found.evidence["address"]) == ("y", address)
     assert np.argwhere(np.isnan(result.outputs["y"])).tolist() == [[1, 4]]
     assert np.argwhere(np.isnan(result.outputs["z"])).tolist() == [[1, c] for c in range(4, 8)]
+
+
+@pytest.mark.parametrize("target", ["generic", "generic-a57"])
+def test_only_the_host_reads_an_output_that_changed(target, tmp_path):
+    """On a board with incoherent caches an INVALIDATE follows the WAIT."""
+    board, alone = targets.load(target), graph(["y"])
+    clean = judge_run(Job("m", save=str(tmp_path / "c.npudbg")), alone, board, {"x": X})
+    with Session.open(clean.path) as session:
+        y = session.tensor("y")
+    poke = Poke(after=y.last_seq, space="ddr", address=y.address + 4 * 11, data=b"\xff" * 4)
+    job = Job("m", pokes=[poke], save=str(tmp_path / "s.npudbg"))
+    result = judge_run(job, alone, board, {"x": X})
+    found = result.findings[result.verdict.finding]
+    assert (found.code, found.subject.name) == ("T348", "y")
+    assert (found.evidence["address"], found.evidence["bytes"]) == (y.address + 44, 4)
+    assert "(the host)" in found.message
+    assert np.argwhere(np.isnan(result.outputs["y"])).tolist() == [[1, 3]]
+    with Session.open(result.path) as session:
+        reader = session.command(found.evidence["read_by"])
+        assert reader["kind"] in (Kind.WAIT, Kind.INVALIDATE)
+        assert not np.isnan(session.array(session.tensor("y"))).any(), "what the store brought"
 
 
 def test_a_weight_changes_between_the_transfers_of_one_tile(places, tmp_path):

@@ -273,3 +273,18 @@ def test_five_hundred_inputs(tmp_path: Path, cluster: Any) -> None:
     remote = table(folder, "--dask", cluster.scheduler_address, "--out", str(two))
     assert local == remote
     assert [r["layer"] for r in local["inputs"]] == [4 if i % 3 == 2 else 0 for i in range(500)]
+
+
+def test_stopped_by_the_user_it_says_how_to_go_on(tmp_path: Path) -> None:
+    folder, out = inputs(tmp_path / "in", 60), tmp_path / "out"
+    process = subprocess.Popen(
+        command(folder, "--jobs", "1", "--out", str(out)), stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    wait_for(out, 4, process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; the same command goes on from there" in said
+    assert "Traceback" not in said
+    assert 3 <= lines(out) - 1 < 60
