@@ -80,7 +80,7 @@ class Tensors:
         final = self.state.written.array(number if layout is None else root)
         if final is None:
             raise SessionError(
-                f"tensor {number}: {_why(record)}; nothing can be shown of its values"
+                f"tensor {number}: {_why(self.session, record)}; nothing can be shown of its values"
             )
         if layout is None:
             return Snapshot(final, np.ones(final.shape, bool))
@@ -212,8 +212,11 @@ class Tensors:
             raw[low:high] = data[low - at : high - at]
 
 
-def _why(record: TensorRecord) -> str:
+def _why(session: Session, record: TensorRecord) -> str:
     if record.blob is None:
+        kept = any(t.blob is not None for t in session.tensors)
+        if kept and session.status != "complete" and record.producer >= 0:
+            return "the run stopped before any of it was made"
         return "the session does not keep its bytes"
     return "it is no plain tensor"
 

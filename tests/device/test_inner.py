@@ -14,6 +14,7 @@ from npudbg.debugger.tensors import Tensors
 from npudbg.device.faults.touch import Injection
 from npudbg.graph.loader import from_proto
 from npudbg.session.commands import Kind, Space, box_slices
+from npudbg.session.errors import SessionError
 from npudbg.session.reader import Session
 from npudbg.session.rerun import Poke
 
@@ -164,4 +165,6 @@ def test_a_hang_in_the_first_tile_leaves_the_output_unmade(kernels, tmp_path):
         for name in ("m", "a", "e", "y"):
             record = session.tensor(name)
             assert record.blob is None and record.stats is None, name
+            with pytest.raises(SessionError, match="stopped before any of it was made"):
+                Tensors(State(session)).tensor_at(record.id, seq)
         assert session.tensor("c").blob is not None
