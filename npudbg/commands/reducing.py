@@ -141,6 +141,9 @@ def reduce(given: Setting, state: State, session: Session, tell: Told) -> tuple[
                 "it depends on something outside model, inputs and options"
             )
         start = everything
+    for fewer in _without(given.graph, start, focus):
+        if len(fewer) < len(start) and trials.holds(fewer):
+            start = fewer
     best = shrink(start, trials.holds)
     state.best, state.done = sorted(best), True
     state.save()
@@ -158,6 +161,24 @@ def _choose(session: Session, code: str) -> Finding | None:
     if verdict is None or verdict.finding is None or not verdict.layer:
         return None
     return findings[verdict.finding]
+
+
+def _without(graph: Graph, nodes: Sequence[int], focus: Sequence[int]) -> list[list[int]]:
+    """Return the nodes without constants, and without what the focus does not hang on.
+
+    One trial each, where delta debugging would come upon them one by one.
+    """
+    inside = set(nodes)
+    plain = [i for i in nodes if graph.nodes[i].op_type != "Constant"]
+    before = set(focus) & inside
+    edge = list(before)
+    while edge:
+        node = graph.nodes[edge.pop()]
+        found = {p.index for n in node.reads if (p := graph.producer(n)) is not None}
+        edge += (found & inside) - before
+        before |= found & inside
+    chosen = [plain, [i for i in plain if i in before]] if before else [plain]
+    return [each for each in chosen if each]
 
 
 def _rings(graph: Graph, focus: Sequence[int]) -> list[list[int]]:
