@@ -6,6 +6,7 @@ from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.registry import Run, Verb, completed
 from npudbg.debugger.verbs import info_graph, info_run
+from npudbg.debugger.verbs.info_dma import dma
 from npudbg.debugger.verbs.info_life import life
 from npudbg.debugger.verbs.moving import bookmark_lines, places
 from npudbg.debugger.verbs.stops import stop_lines, tensors
@@ -37,6 +38,7 @@ TOPICS: dict[str, Run] = {
     "tensor": info_graph.tensor,
     "commands": info_graph.commands,
     "command": info_graph.command,
+    "dma": dma,
     "breakpoints": _stops,
     "watchpoints": _stops,
     "findings": info_run.findings,
