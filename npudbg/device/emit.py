@@ -138,7 +138,7 @@ class Emitter:
         seq, end = self.issuer.issue(
             LOAD,
             channel,
-            dma_cycles(self.target, shape, region.box, itemsize),
+            dma_cycles(self.target, shape, region.box, itemsize, value.address),
             earliest,
             node=node,
             tensor=value.id,
@@ -227,7 +227,7 @@ class Emitter:
         seq, end = self.issuer.issue(
             STORE,
             self._store_channel,
-            dma_cycles(self.target, shape, region.box, itemsize),
+            dma_cycles(self.target, shape, region.box, itemsize, value.address),
             ready,
             node=value.producer,
             tensor=value.id,

@@ -6,36 +6,52 @@ the simulator, and every cycle shown is marked as simulated.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from math import ceil, prod
+from dataclasses import dataclass
+from math import ceil
 
 from npudbg.device.array import WIDTH, op_cycles
 from npudbg.device.kernels.base import Box, Kernel, Op, volume
+from npudbg.device.transfer import Shape, region_shape
 from npudbg.targets.profile import Target
 
 
-@lru_cache(maxsize=4096)
-def contiguous_runs(shape: tuple[int, ...], box: Box) -> tuple[int, int]:
-    """Return how many contiguous runs a box of a C-order tensor has, and elements a run."""
-    run = 1
-    at = len(shape)
-    while at > 0:
-        at -= 1
-        start, stop = box[at]
-        run *= stop - start
-        if stop - start != shape[at]:
-            break
-    count = prod(stop - start for start, stop in box[:at])
-    return max(count, 1), run
+@dataclass(frozen=True, slots=True)
+class TransferCycles:
+    """Where the cycles of a transfer go: descriptors' set-up, data, bursts cut in two."""
+
+    setup: int
+    data: int
+    splits: int
+
+    @property
+    def total(self) -> int:
+        """Cycles of the transfer alone on its channel."""
+        return self.setup + self.data + self.splits
 
 
-def dma_cycles(target: Target, shape: tuple[int, ...], box: Box, itemsize: int) -> int:
-    """Return the cycles of one transfer of a region: set-up, then whole bursts a run."""
-    runs, elements = contiguous_runs(shape, box)
-    nbytes = elements * itemsize
-    burst = target.dma.burst_bytes
-    moved = runs * (-(-nbytes // burst) * burst if runs > 1 else nbytes)
-    return target.dma.setup_cycles + ceil(moved / target.dma.bytes_per_cycle)
+def transfer_cycles(target: Target, shape: Shape, base: int) -> TransferCycles:
+    """Return the cycles of one transfer.
+
+    Each descriptor has its set-up; a run of several is moved in whole bursts; a burst
+    over an address boundary costs what the profile says (nothing where it is silent).
+
+    Args:
+        target: The profile.
+        shape: What is moved.
+        base: Address in DDR of the tensor's first byte.
+    """
+    dma = target.dma
+    moved = shape.bursts(dma) * dma.burst_bytes if shape.runs > 1 else shape.nbytes
+    splits = shape.splits(dma, base) * dma.split_cycles if dma.split_cycles else 0
+    setup = shape.descriptors * dma.setup_cycles
+    return TransferCycles(setup, ceil(moved / dma.bytes_per_cycle), splits)
+
+
+def dma_cycles(
+    target: Target, shape: tuple[int, ...], box: Box, itemsize: int, base: int = 0
+) -> int:
+    """Return the cycles of one transfer of a region (see :func:`transfer_cycles`)."""
+    return transfer_cycles(target, region_shape(shape, box, itemsize), base).total
 
 
 def linear_dma_cycles(target: Target, nbytes: int) -> int:

@@ -104,7 +104,8 @@ class _Costs:
         if kind != _KERNEL:
             if row["src_space"] == _HOST:
                 return linear_dma_cycles(target, int(row["nbytes"]))
-            return dma_cycles(target, tensor.shape, box, numpy_dtype(tensor.dtype).itemsize)
+            itemsize = numpy_dtype(tensor.dtype).itemsize
+            return dma_cycles(target, tensor.shape, box, itemsize, tensor.address or 0)
         found = self._op(int(row["node"]))
         if found is None:
             return None

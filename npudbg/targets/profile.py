@@ -36,7 +36,9 @@ class Dma(_Table, frozen=True, kw_only=True):
     """DMA engine: alignments in bytes, lengths in bits of the descriptor's field.
 
     ``mask_bits`` is the width of an address that the engine can issue.
-    ``overlap`` says whether a transfer runs beside compute.
+    ``overlap`` says whether a transfer runs beside compute.  No burst crosses a multiple
+    of ``boundary_bytes`` (AMBA AXI4: 4 KB); one that would is issued as two, which
+    costs ``split_cycles``.
     """
 
     base_alignment: int | None = None
@@ -47,6 +49,8 @@ class Dma(_Table, frozen=True, kw_only=True):
     setup_cycles: int = 100
     bytes_per_cycle: float = 16.0
     burst_bytes: int = 64
+    boundary_bytes: int = 4096
+    split_cycles: int = 0
     overlap: bool = True
 
 

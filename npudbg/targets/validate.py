@@ -210,6 +210,8 @@ _CHECKS: dict[str, Check] = {
     "dma.setup_cycles": _CYCLES,
     "dma.bytes_per_cycle": _within(1e-6, 1e9, "a positive number"),
     "dma.burst_bytes": _power_of_two,
+    "dma.boundary_bytes": _power_of_two,
+    "dma.split_cycles": _CYCLES,
     "cache.line_bytes": _power_of_two,
     "compute.mac_rows": _COUNT,
     "compute.mac_cols": _COUNT,
