@@ -226,8 +226,10 @@ class State:
         for resident in [*(r for r in found if r.since <= seq + 1), *later]:
             at = places - resident.base
             mine = free & (at >= 0) & (at < resident.nbytes)
-            # One that came later lay there already unless something else did.
             mine &= writers < (resident.since if resident.since <= seq + 1 else 0)
+            if resident.since > seq + 1 and mine.any():
+                # One that comes later lies there already, unless something else will.
+                mine[mine] = self._newest(space, places[mine], resident.since - 1)[0] < 0
             raw = self.residents.data(resident) if mine.any() else None
             if raw is None:
                 continue
