@@ -178,6 +178,12 @@ def _add_result(group: argparse._ArgumentGroup, headless: bool) -> None:
     if not headless:
         group.add_argument("--headless", action="store_true", help="print the report, no TUI")
     group.add_argument("--plain", action="store_true", help="print the report in ASCII")
+    group.add_argument(
+        "--sanitize",
+        action="store_true",
+        help="check SRAM byte by byte: every read against a shadow of what was written, races "
+        "between all engines",
+    )
 
 
 def job_from(args: argparse.Namespace) -> Job:
@@ -209,6 +215,7 @@ def job_from(args: argparse.Namespace) -> Job:
         replace=read_replacements(args.set),
         **parse_golden(args),
         options=options_record(args),
+        sanitize=getattr(args, "sanitize", False),
     )
 
 

@@ -56,6 +56,7 @@ class Job:
         atol: Absolute tolerance of the comparison; None for the number format's own.
         rtol: Relative tolerance of the comparison; None for the number format's own.
         options: The command line's options, for the record.
+        sanitize: Whether layer 3 checks SRAM byte by byte.
     """
 
     model: str
@@ -80,6 +81,7 @@ class Job:
     atol: float | None = None
     rtol: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    sanitize: bool = False
 
 
 @dataclass(slots=True)
@@ -196,6 +198,7 @@ def judge_run(
         preprocessing=_per_input(job.preprocessing, arrays),
         synthesised=synthesised,
         manifest=job.manifest,
+        sanitize=job.sanitize,
     )
     extra, failed = plugin_rules()
     findings = judge(case, 1, extra, failed) + judge(case, 2, extra, failed)

@@ -68,6 +68,7 @@ class Case:
         compared: How the run compares with it, tensor by tensor.
         unread: Names that were fed but are no host tensors (strings, sequences, device
             memory); None where that is not known, and no input is then called missing.
+        sanitize: Whether SRAM is checked byte by byte (``--sanitize``).
         golden_before: Golden values of the run before, to recognise an output that is one late.
     """
 
@@ -84,6 +85,7 @@ class Case:
     unread: frozenset[str] | None = None
     golden: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     compared: GoldenRecord | None = None
+    sanitize: bool = False
     golden_before: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def contract(self, name: str) -> ValueContract | None:

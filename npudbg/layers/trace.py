@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from npudbg.layers import (  # noqa: F401
+    trace_alignment,
     trace_coherency,
     trace_cost,
     trace_hang,
@@ -14,6 +15,7 @@ from npudbg.layers import (  # noqa: F401
     trace_sanitize,
     trace_timing,
     trace_transfers,
+    trace_waits,
     trace_weights,
 )
 from npudbg.layers.case import Case

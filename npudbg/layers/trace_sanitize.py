@@ -1,7 +1,7 @@
-"""Sanitizers over the record: bounds, initialisation, races, lifetimes, waits.
+"""Sanitizers over the record: bounds, initialisation, races, lifetimes.
 
 All of them are cheap (array operations over the command rows), so they are
-always on.
+always on; `--sanitize` has initialisation and races byte by byte instead.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.trace_sanitize_exact import exact
 from npudbg.session.commands import Kind, Space, Status, kind_name, space_name
 from npudbg.session.dtypes import NON_TENSOR
 from npudbg.session.reader import Session
@@ -26,20 +27,21 @@ _MOST = 4
 _MAX_TENSORS = 4000
 
 
-@rule(3, "T380", "T381", "T382", "T383", "T384")
+@rule(3, "T380", "T381", "T382", "T383", "T387")
 def sanitize(case: Case) -> Iterator[Finding]:
     """Hold commands against address spaces, each other, and the tensors' lives."""
     session = case.session
     if session is None or session.meta.backend != "simulated" or not session.n_commands:
         return
     found: list[Finding] = []
+    checked = list(exact(session)) if case.sanitize else []
     for low in range(0, session.n_commands, _CHUNK):
         rows = session.commands(low, low + _CHUNK + _WINDOW)
         found += _bounds(session, rows[:_CHUNK])
-        found += _operands(session, low, rows)
+        found += [] if case.sanitize else _operands(session, low, rows)
     found += _lives(session)
-    found += _waits(session)
     yield from found[:_MOST]
+    yield from checked
 
 
 def _bounds(session: Session, rows: Any) -> Iterator[Finding]:
@@ -186,32 +188,6 @@ def _shared(first: TensorRecord, second: TensorRecord, read: int) -> Finding:
         related=(Subject(kind="tensor", name=safe(second.name), tensor=second.id),),
         origin="simulated",
     )
-
-
-def _waits(session: Session) -> Iterator[Finding]:
-    """Outputs whose last store no WAIT follows."""
-    if session.status != "complete":
-        return
-    last_wait = -1
-    for low in range(max(session.n_commands - _CHUNK, 0), session.n_commands, _CHUNK):
-        rows = session.commands(low, low + _CHUNK)
-        waits = rows["seq"][rows["kind"] == int(Kind.WAIT)]
-        last_wait = int(waits[-1]) if len(waits) else last_wait
-    for tensor in session.tensors:
-        if tensor.role != "output" or tensor.last_seq < 0 or tensor.space != "ddr":
-            continue
-        row = session.command(tensor.last_seq)
-        if row["kind"] == int(Kind.DMA_STORE) and tensor.last_seq > last_wait:
-            yield finding(
-                "T384",
-                Subject(kind="tensor", name=safe(tensor.name), tensor=tensor.id,
-                        seq=tensor.last_seq),
-                f"output {safe(tensor.name)} is stored by command {tensor.last_seq} and read "
-                "without a WAIT",
-                evidence={"stored_by": tensor.last_seq, "last_wait": last_wait},
-                fix="wait for the job's completion before reading",
-                origin="simulated",
-            )  # fmt: skip
 
 
 def _name(session: Session, row: Any) -> str:
