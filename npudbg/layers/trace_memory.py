@@ -92,7 +92,8 @@ def _changed(
         f"({before:#04x} to {after:#04x}{', one bit' if bits == 1 else ''}), "
         f"read by command {seq} ({reader})",
         evidence=evidence,
-        fix=f"watch -w *{address:#x} shows who else writes there; test the memory",
+        fix=f"`watch {address:#x}` and `reverse-continue` in a replay stop where it changed; "
+        "look for another master that writes there, or test the memory",
         origin="simulated",
         related=(Subject(kind="command", name=name, seq=by),) if by >= 0 else (),
     )  # fmt: skip
