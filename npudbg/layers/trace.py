@@ -12,14 +12,15 @@ from npudbg.layers import (  # noqa: F401
     trace_cost,
     trace_hang,
     trace_memory,
+    trace_packets,
     trace_sanitize,
+    trace_thresholds,
     trace_timing,
     trace_transfers,
     trace_waits,
     trace_weights,
 )
 from npudbg.layers.case import Case
-from npudbg.layers.counters import counters
 from npudbg.layers.findings import finding, rule
 from npudbg.session.commands import Kind, Status
 from npudbg.session.reader import Session
@@ -137,29 +138,3 @@ def host_fallback(case: Case) -> Iterator[Finding]:
         evidence={"nodes": len(hosted), "operators": by_type, "cycles": cost},
         origin="estimated",
     )
-
-
-@rule(3, "T330")
-def thresholds(case: Case) -> Iterator[Finding]:
-    """Counters beyond what the profile calls dangerous."""
-    session = case.session
-    if session is None or not case.target.thresholds or not session.n_cycles:
-        return
-    for counter in counters(session, case.target):
-        limit = case.target.thresholds.get(counter.name)
-        if limit is None:
-            continue
-        bad = (
-            counter.value < limit.dangerous
-            if limit.high_is_good
-            else (counter.value > limit.dangerous)
-        )
-        if bad:
-            yield finding(
-                "T330",
-                Subject(kind="run", name=counter.name),
-                f"{counter.name} is {counter.value:.1%}; the profile calls "
-                f"{counter.dangerous} dangerous",
-                evidence={"value": counter.value, "dangerous": limit.dangerous},
-                origin="simulated",
-            )
