@@ -129,4 +129,5 @@ def finding(
 
 def _load() -> None:
     """Import npudbg's own rules (each module registers itself)."""
-    from npudbg.layers import host, inputs, outputs, trace  # noqa: F401
+    # In the order in which their findings stand: what happened before what it cost.
+    from npudbg.layers import host, inputs, outputs, trace, trace_thresholds  # noqa: F401

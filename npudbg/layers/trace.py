@@ -14,7 +14,6 @@ from npudbg.layers import (  # noqa: F401
     trace_memory,
     trace_packets,
     trace_sanitize,
-    trace_thresholds,
     trace_timing,
     trace_transfers,
     trace_waits,
