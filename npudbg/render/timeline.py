@@ -46,6 +46,17 @@ def busy(session: Session, low: int, high: int, columns: int) -> Busy:
     return Busy(low, high, share, np.clip(taken.sum(axis=1) / (high - low), 0.0, 1.0))
 
 
+def shade_levels(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the shade of each busy share, 0 to 4.
+
+    Anything above nothing is seen, and only all of it is a full block.
+    """
+    full = len(_SHADES) - 1
+    # Sums of cycles carry rounding errors far below a cycle's share of a column.
+    part = np.clip(np.ceil(shares * full - 1e-9), 0, full - 1)
+    return np.where(shares >= 1 - 1e-9, full, part).astype(np.int64)
+
+
 def columns_of(width: int) -> int:
     """Return the columns that the chart itself takes of ``width``."""
     return max(width - _NAME - _TAIL - 2, 8)
@@ -78,8 +89,7 @@ def timeline(
     lines = []
     for engine, name in enumerate(session.meta.engines or ("-",)):
         shares = chart.share[engine]
-        # Anything above nothing is seen, and only all of it is a full block.
-        level = np.ceil(shares * (len(_SHADES) - 1) - 1e-9).astype(int)
+        level = shade_levels(shares)
         bar = "".join(_SHADES[i] for i in level)
         lines.append(
             fit(
