@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from npudbg.device.banks import conflict_cycles
 from npudbg.device.issue import Issuer, dma_channels
 from npudbg.device.kernels.base import Box
 from npudbg.device.tiling import Region, Step, Tile, Tiling
@@ -171,12 +172,16 @@ class Emitter:
         sources = [(operand, region, *where[id(region)]) for operand, region in reads]
         earliest = max((s[4] for s in sources), default=0)
         first = next((region.box for operand, region in reads if operand == 0), None)
+        waits = 0
+        if engine == issuer.index["vec"]:
+            waits = conflict_cycles(self.target.memory, [(s[2], s[1].nbytes) for s in sources])
         done = 0
         start = earliest
         for i, region in enumerate(writes):
             address = area + region.slot
             cycles = (
                 kernel_cycles(self.target, step.kernel, step.op, region.box, first, self.dtype)
+                + waits
                 if i == 0
                 else done - start
             )

@@ -90,6 +90,7 @@ class _Costs:
 
     def of(self, row: Any) -> int | None:
         """Return the expected cycles of a transfer or kernel, None for anything else."""
+        from npudbg.device.banks import conflict_cycles, operands_of
         from npudbg.device.timing import dma_cycles, kernel_cycles, linear_dma_cycles
 
         kind, number = int(row["kind"]), int(row["tensor"])
@@ -114,7 +115,8 @@ class _Costs:
             return None  # a further output: it starts and ends with the first
         boxes = kernel.boxes(op, box)
         first = boxes[0] if boxes else None
-        return kernel_cycles(target, kernel, op, box, first, self._case.precision)
+        cycles = kernel_cycles(target, kernel, op, box, first, self._case.precision)
+        return cycles + conflict_cycles(target.memory, operands_of(self._session, row))
 
     def _op(self, number: int) -> Any:
         if number not in self._ops:

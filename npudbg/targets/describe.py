@@ -28,6 +28,7 @@ _UNITS = {
     "min_depth_bytes": "bytes",
     "setup_cycles": "cycles",
     "split_cycles": "cycles",
+    "bank_conflict_cycles": "cycles",
     "kernel_setup_cycles": "cycles",
     "bytes_per_cycle": "bytes/cycle",
     "bank_bytes_per_cycle": "bytes/cycle",

@@ -21,12 +21,16 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Memory(_Table, frozen=True, kw_only=True):
-    """Sizes in bytes; ``sram_base``/``ddr_base`` are where the device sees them."""
+    """Sizes in bytes; ``sram_base``/``ddr_base`` are where the device sees them.
+
+    ``bank_conflict_cycles``: what a word waits that is asked of a busy SRAM bank.
+    """
 
     sram_bytes: int | None = None
     sram_base: int = 0
     sram_banks: int = 16
     bank_bytes_per_cycle: int = 16
+    bank_conflict_cycles: int = 0
     ddr_base: int = 0x4000_0000
     ddr_bytes: int = 2 << 30
     page_bytes: int = 4096

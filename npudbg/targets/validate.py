@@ -199,6 +199,7 @@ _CHECKS: dict[str, Check] = {
     "memory.sram_base": _ADDRESS,
     "memory.sram_banks": _COUNT,
     "memory.bank_bytes_per_cycle": _power_of_two,
+    "memory.bank_conflict_cycles": _CYCLES,
     "memory.ddr_base": _ADDRESS,
     "memory.ddr_bytes": _SIZE,
     "memory.page_bytes": _power_of_two,

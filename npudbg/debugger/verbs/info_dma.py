@@ -7,6 +7,7 @@ from typing import Any
 from npudbg.debugger import references, words
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
+from npudbg.device.banks import conflict_cycles, conflicts, operands_of
 from npudbg.device.descriptors import Descriptor, descriptor_of
 from npudbg.session.commands import kind_name, space_name
 from npudbg.session.lines import Line, line
@@ -62,6 +63,26 @@ def descriptor_lines(context: Context, row: Any) -> list[Line]:
         ),
         line(("  cycles  ", "dim"), _cycles(found), (f"  {context.origin}", "dim")),
     ]  # fmt: skip
+
+
+def conflict_lines(context: Context, row: Any) -> list[Line]:
+    """Return what operands in one bank cost a kernel; nothing where the profile is silent."""
+    memory = None if context.target is None else context.target.memory
+    if memory is None or not memory.bank_conflict_cycles:
+        return []
+    operands = operands_of(context.session, row)
+    words_waiting = conflicts(memory, operands)
+    if not words_waiting:
+        return []
+    cost, took = conflict_cycles(memory, operands), int(row["end"]) - int(row["start"])
+    return [
+        line(
+            ("  banks   ", "dim"),
+            f"{words_waiting:,} words wait for another operand's in the same of "
+            f"{memory.sram_banks} banks: {cost:,} of {took:,} cycles",
+            (f"  {context.origin}", "dim"),
+        )
+    ]
 
 
 def _shape(found: Descriptor) -> str:

@@ -8,7 +8,7 @@ from npudbg.debugger import references, words
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.locations import commands_of
-from npudbg.debugger.verbs.info_dma import descriptor_lines
+from npudbg.debugger.verbs.info_dma import conflict_lines, descriptor_lines
 from npudbg.debugger.verbs.listing import command_lines
 from npudbg.debugger.verbs.tracing import dirty
 from npudbg.session.commands import kind_name, space_name
@@ -170,6 +170,7 @@ def command(context: Context, text: str) -> list[Line]:
             (f"  {context.origin}", "dim"),
         ),
         *descriptor_lines(context, row),
+        *conflict_lines(context, row),
     ]  # fmt: skip
     for read in context.session.accesses(seq, seq + 1)[:32]:
         by = int(read["by"])
