@@ -75,7 +75,7 @@ def _summary(session: Session, channel: Channel, queue: Queue, target: Target | 
     longest = int(channel.idle.argmax())
     gap = int(channel.idle[longest])
     idle = int(channel.idle.sum())
-    where = f"{gap:,} before command {int(rows['seq'][longest])}" if gap else "none"
+    where = f"{gap:,} to {int(rows['seq'][longest])}" if gap else "none"
     return line(
         (left(engine_name(session, rows[0]), 8), "key"),
         (f"{count:>7,}", "number"),
@@ -98,7 +98,10 @@ def _judged(share: float, healthy: float, dangerous: float) -> tuple[str, Style]
 
 
 def _legend(target: Target | None) -> str:
-    text = "busy: saturation; hidden: of busy cycles, those beside a kernel"
+    text = (
+        "busy: saturation; hidden: of busy cycles, those beside a kernel; longest gap: cycles, "
+        "and the command that ended it"
+    )
     limit = target.thresholds.get("dma_saturation") if target is not None else None
     if limit is not None:
         text += f"; ~ above {limit.healthy:.0%}, ! above {limit.dangerous:.0%}"

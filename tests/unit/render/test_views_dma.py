@@ -123,8 +123,7 @@ def test_a_small_queue_by_hand(make_session):
     assert (second.busy, second.covered, second.small) == (100, 0, 1)
     text = [each.text for each in dma_lines(session, 0, 5, 120, target=load("generic-a57"))]
     assert text[2].split() == [
-        "dma0", "2", "2.5", "KiB", "~66%", "12.8", "50%", "5.0%", "34%", "105", "before",
-        "command", "3",
+        "dma0", "2", "2.5", "KiB", "~66%", "12.8", "50%", "5.0%", "34%", "105", "to", "3",
     ]  # fmt: skip
     waits = waits_of(session, 0, 5)
     assert waits.data[0, 2] == 105  # dma0 waited for the matrix array
