@@ -44,6 +44,7 @@ def keep(writer: SessionWriter, job: Job, synthesised: Iterable[str]) -> None:
         golden_mode=job.golden_mode,
         atol=job.atol,
         rtol=job.rtol,
+        sanitize=job.sanitize,
     )
     writer.set_extra(KEY, way)
 
@@ -93,6 +94,7 @@ def job_of(session: Session) -> tuple[Job, frozenset[str]]:
         golden_mode=way.golden_mode,
         atol=way.atol,
         rtol=way.rtol,
+        sanitize=way.sanitize,
         options=meta.options,
     )
     return job, frozenset(way.synthesised)

@@ -66,6 +66,7 @@ class Rerun(Record, frozen=True):
         golden_mode: How.
         atol: Absolute tolerance of that comparison.
         rtol: Relative tolerance of that comparison.
+        sanitize: Whether SRAM was checked byte by byte.
     """
 
     fused: bool = True
@@ -81,6 +82,7 @@ class Rerun(Record, frozen=True):
     golden_mode: str = "entire"
     atol: float | None = None
     rtol: float | None = None
+    sanitize: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from npudbg.commands.pipeline import Job, judge_run
+from npudbg.commands.rerun import job_of
 from npudbg.commands.teaching import CASES, load
 from npudbg.layers.case import Case
 from npudbg.layers.findings import judge
@@ -221,3 +222,13 @@ def test_operands_inside_a_bank_word(altered):
     assert found.evidence["count"] == 1
     assert altered(target=banks) == []
     assert altered(shifted) == []  # the profile does not say what its banks are
+
+
+def test_a_fork_is_sanitized_as_its_run_was(tmp_path):
+    graph, arrays = load(CASES["clean"])
+    for wanted in (True, False):
+        job = Job("clean", save=str(tmp_path / f"{wanted}.npudbg"), sanitize=wanted)
+        judged = judge_run(job, graph, board(), arrays)
+        assert ("T387" in codes(judged.findings)) == wanted
+        with Session.open(judged.path) as session:
+            assert job_of(session)[0].sanitize == wanted
