@@ -1,80 +1,19 @@
-"""Rearrangements of a tensor that a wrong layout makes, as maps of positions.
-
-A candidate says, for a position in the buffer as it was read, which element of
-the golden tensor stands there.  It is computed for the positions asked only, so
-that trying hundreds of them on a few hundred probes costs little.
-"""
+"""Rearrangements of a tensor that a wrong layout makes, the likelier first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from itertools import islice, permutations
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
-Positions = npt.NDArray[np.int64]
+from npudbg.layers.compare.sources import Candidate, strides
+
 BLOCKS = (4, 8, 16, 32)
 _ALIGNMENTS = (4, 8, 16, 32, 64, 128)
 _MOST_AXES = 6
 _LONGEST_TAIL = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One rearrangement.
-
-    Attributes:
-        kind: Name of :class:`~npudbg.layers.compare.records.LayoutMatch`.
-        text: What the buffer is, for people.
-        shape: Shape of the buffer.
-        steps: For each axis of the buffer, golden elements a step, or the golden
-            element offset of every index.
-        start: Golden element at position 0.
-        bounds: ``(weights, bound)``: positions where the weighted sum of the
-            coordinates reaches the bound are padding.
-        permutation: Golden axes in buffer order.
-        axis: Golden axis that is padded, packed or reversed.
-        pitch: Elements of the padded axis.
-        block: C2.
-        shift: Elements by which the data stand late.
-    """
-
-    kind: str
-    text: str
-    shape: tuple[int, ...]
-    steps: tuple[int | Positions, ...]
-    start: int = 0
-    bounds: tuple[tuple[tuple[int, ...], int], ...] = ()
-    permutation: tuple[int, ...] = ()
-    axis: int | None = None
-    pitch: int | None = None
-    block: int | None = None
-    shift: int | None = field(default=None)
-
-    def source(self, positions: Positions, size: int) -> Positions:
-        """Return the golden element at each position, -1 for padding and beyond the end."""
-        index = np.full(positions.shape, self.start, np.int64)
-        sums = [np.zeros(positions.shape, np.int64) for _ in self.bounds]
-        rest = positions
-        for axis in range(len(self.shape) - 1, -1, -1):
-            rest, at = np.divmod(rest, self.shape[axis])
-            step = self.steps[axis]
-            index += step * at if isinstance(step, int) else step[at]
-            for total, (weights, _) in zip(sums, self.bounds, strict=True):
-                if weights[axis]:
-                    total += weights[axis] * at
-        valid = (rest == 0) & (index >= 0) & (index < size)
-        for total, (_, bound) in zip(sums, self.bounds, strict=True):
-            valid &= total < bound
-        return np.where(valid, index, -1)
-
-
-def strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return elements a step of each axis, in C order."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def candidates(golden: tuple[int, ...], got: tuple[int, ...]) -> Iterator[Candidate]:
@@ -84,8 +23,10 @@ def candidates(golden: tuple[int, ...], got: tuple[int, ...]) -> Iterator[Candid
     """
     yield from _reversed(golden, got)
     yield from _permuted(golden, got)
-    yield from _padded(golden, got)
-    yield from _packed(golden, got)
+    # One group of channels is both: a buffer of five axes was declared to be packed.
+    last = [_padded, _packed] if len(got) <= len(golden) else [_packed, _padded]
+    for each in last:
+        yield from each(golden, got)
 
 
 def _orders(golden: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
