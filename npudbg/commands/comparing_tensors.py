@@ -84,7 +84,7 @@ def with_metrics(a: Session, b: Session, match: Match, found: TensorDifference) 
     """Return a difference with the metrics of B's values beside A's, where both have values."""
     import msgspec
 
-    from npudbg.commands.golden_metrics import closeness
+    from npudbg.layers.compare.closeness import closeness
 
     if found.reason not in ("values", "dtype"):
         return found

@@ -6,15 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands.golden_metrics import (
-    LEAST_SNR,
-    beyond,
-    closeness,
-    coarser,
-    format_of,
-    tolerance,
-)
 from npudbg.commands.golden_source import Golden, dequantized
+from npudbg.layers.compare.closeness import closeness, closer
+from npudbg.layers.compare.formats import LEAST_SNR, beyond, coarser, format_of, tolerance
+from npudbg.layers.compare.why import Why, layout, lost_channels, why
 from npudbg.session.errors import UserError
 from npudbg.session.golden import MAX_ROWS, Closeness, GoldenRecord, GoldenRow
 from npudbg.session.text import safe
@@ -33,6 +28,7 @@ if TYPE_CHECKING:
 _RANDOM = frozenset(
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli".split()
 )
+_SOFTMAX = frozenset(("Softmax", "LogSoftmax"))
 _ROLES = ("input", "activation", "output")
 _UNMATCHED = 16
 _SEARCHED = 8
@@ -191,8 +187,6 @@ class _Maker:
         return Table(record, self._kept if golden.live else golden.arrays)
 
     def _row(self, record: TensorRecord, got: Any, array: Any) -> GoldenRow:
-        from npudbg.commands.golden_reason import Why, collapse, layout, why
-
         single = self._singles.get(record.name)
         plain = GoldenRow(
             name=record.name[:_LONGEST], tensor=record.id, node=record.producer, role=record.role,
@@ -232,9 +226,17 @@ class _Maker:
             if not same and found.reason != "layout":
                 found = other
         elif entire.max_abs > 0 and self._joins(record):
-            lost = collapse(got, aligned)
+            lost = lost_channels(got, aligned, record)
             found, differs = (lost, True) if lost is not None else (found, False)
+        if differs or record.role == "output":
+            entire = closer(entire, got, aligned, scores=self._scores(record))
         return _with(plain, found, differs, entire)
+
+    def _scores(self, record: TensorRecord) -> bool:
+        """Tell whether a tensor holds scores of classes: an output of rows, or of a softmax."""
+        made = self._session.nodes[record.producer].op_type if record.producer >= 0 else ""
+        rows = len(record.shape) <= 2
+        return record.role == "output" and (rows or made in _SOFTMAX)
 
     def _joins(self, record: TensorRecord) -> bool:
         """Tell whether channels of unlike range may share a scale here.

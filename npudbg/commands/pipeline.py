@@ -243,7 +243,7 @@ def judge_run(
             findings += judge(judged, 3, extra, failed) + judge(judged, 4, extra, failed)
             measured = counters(session, target)
         findings.sort(key=lambda f: f.layer or 9)
-        answer = verdict(findings, case=case, status=status)
+        answer = verdict(findings, case=judged, status=status)
         writer.amend(findings, answer, measured, compared)
         return Judged(writer.publish(), findings, answer, status, outputs)
     except BaseException:

@@ -11,14 +11,25 @@ from npudbg.session.golden import GoldenRecord, GoldenRow
 from npudbg.session.records import Certainty, Finding, Severity, Subject
 from npudbg.session.text import safe
 
-_TOLD_FROM_VALUES = ("range", "saturation", "collapse", "layout", "shape")
+_TOLD_FROM_VALUES = ("range", "saturation", "collapse", "dead-channels", "layout", "shape")
 _FIX = {
     "range": "keep the node in fp32 or bf16, or scale its operands down",
     "saturation": "calibrate with inputs of this range, or keep the node in a wider type",
     "collapse": "give the parts as separate tensors, or quantise them per channel",
+    "dead-channels": "look at these channels' weights and at what they are read from",
     "layout": "transpose one side, or say the layout when the buffer is read",
     "shape": "compare with dumps of the same input sizes",
     "scale": "look for a scale that was applied twice or not at all",
+    "offset": "look for a bias or a zero point that was applied twice or not at all",
+}
+_FIX_LAYOUT = {
+    "batch-late": "wait for the run to end before its output is read; read the buffer it filled",
+    "byte-swapped": "read the file in the byte order that it was written in",
+    "reversed": "reverse the channels of one side (BGR and RGB), or read the rows from their end",
+    "channel-order": "reorder the channels of one side",
+    "padded": "read the buffer with the pitch stated, and leave out the padding",
+    "packed-channels": "unpack the blocks of channels as stated before the buffer is read",
+    "shifted": "start to read at the offset stated: look for a header, or a wrong base address",
 }
 _RAISE = "run `npudbg advise` for the nodes to keep in fp32"
 
@@ -54,6 +65,8 @@ def first_divergence(case: Case) -> Iterator[Finding]:
 def _fix(row: GoldenRow) -> str:
     if row.reason == "range" and "limit" not in row.evidence:
         return "look for NaN or Inf in the node's weights, and for a sum or division inside it"
+    if row.reason == "layout" and row.evidence.get("kind") in _FIX_LAYOUT:
+        return _FIX_LAYOUT[row.evidence["kind"]]
     return _FIX.get(row.reason, _RAISE)
 
 
@@ -81,7 +94,17 @@ def _evidence(row: GoldenRow, compared: GoldenRecord) -> dict[str, Any]:
             "mismatches": each.mismatches,
             "elements": each.count,
             "nonfinite": each.nonfinite,
+            "euclidean": each.euclidean,
         }
+        if each.channel >= 0:
+            found[mode]["worst_channel"] = {
+                "channel": each.channel,
+                "axis": each.channel_axis,
+                "snr_db": each.channel_snr,
+                "max_abs": each.channel_max_abs,
+            }
+        if each.argmax_equal is not None:
+            found[mode]["argmax_equal"] = each.argmax_equal
     limits = row.entire or row.single
     if limits is not None:
         found |= {"atol": limits.atol, "rtol": limits.rtol}

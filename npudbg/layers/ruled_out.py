@@ -8,6 +8,7 @@ from npudbg.layers.case import Case
 from npudbg.layers.host_address import judged_address
 from npudbg.layers.words import plural
 from npudbg.session.records import Finding
+from npudbg.session.text import safe
 
 _RAN = ("complete", "failed", "hung")
 
@@ -24,7 +25,17 @@ def ruled_out(findings: Sequence[Finding], case: Case, status: str) -> tuple[str
         lines.append("trace: every command ended, and the device's inputs equal the host's")
     if status == "complete" and 4 not in marked:
         lines.append("output: every value is finite, no output is constant or collapsed")
+    lines += _golden(case, status)
     return tuple(lines)
+
+
+def _golden(case: Case, status: str) -> list[str]:
+    """Return that all tensors compared agree with their golden values, where they do."""
+    compared = case.compared
+    if compared is None or not compared.compared or compared.differing or status != "complete":
+        return []
+    what = safe(compared.what, 80)
+    return [f"golden: {plural(compared.compared, 'tensor')} within tolerance of {what}"]
 
 
 def _host(case: Case) -> str:

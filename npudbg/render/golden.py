@@ -69,6 +69,8 @@ def golden_lines(session: Session, width: int, *, limit: int = _SHOWN) -> list[L
     if 0 <= record.first < len(record.rows) and record.rows[record.first].told:
         row = record.rows[record.first]
         lines += wrapped(f"{row.reason}: {safe(row.told, 400)}", width, lead="  why    ")
+    for row in record.rows:
+        lines += _closer(row, width)
     if record.unmatched:
         names = ", ".join(safe(n, 40) for n in record.unmatched[:6])
         more = len(record.unmatched) - 6
@@ -79,6 +81,25 @@ def golden_lines(session: Session, width: int, *, limit: int = _SHOWN) -> list[L
     for note in record.notes[:8]:
         lines += wrapped(safe(note, 400), width, "dim", lead="  note: ")
     return lines
+
+
+def _closer(row: GoldenRow, width: int) -> list[Line]:
+    """Return the worst channel and the winning classes of an output, where either is known."""
+    found = row.entire
+    if found is None or row.role != "output":
+        return []
+    parts = [f"euclidean {_short(found.euclidean)}"] if found.euclidean else []
+    if found.channel >= 0:
+        level = "" if found.channel_snr is None else f", {found.channel_snr:.1f} dB"
+        parts.append(
+            f"worst channel {found.channel} of axis {found.channel_axis}: off by up to "
+            f"{_short(found.channel_max_abs)}{level}"
+        )
+    if found.argmax_equal is not None:
+        parts.append(f"the same class wins in {found.argmax_equal:.2%} of rows")
+    if not parts:
+        return []
+    return wrapped(f"{safe(row.name, 60)}: {'; '.join(parts)}", width, "dim", lead="  output ")
 
 
 def golden_line(row: GoldenRow, width: int, *, both: bool = False, first: bool = False) -> Line:

@@ -8,7 +8,10 @@ import msgspec
 
 from npudbg.session.records import Origin, Record
 
-Reason = Literal["", "range", "saturation", "collapse", "layout", "scale", "precision", "shape"]
+Reason = Literal[
+    "", "range", "saturation", "collapse", "dead-channels", "layout", "scale", "offset",
+    "precision", "shape",
+]  # fmt: skip
 """Why a tensor differs; ``""`` where it cannot be told."""
 
 KEY = "golden"
@@ -34,6 +37,13 @@ class Closeness(Record, frozen=True):
         first: C-order index of the first mismatch, -1 for none.
         atol: Absolute tolerance used.
         rtol: Relative tolerance used.
+        argmax_equal: Fraction of rows in which the same class wins; None where the
+            tensor is not known to hold scores.
+        channel: The channel that is worst, by error relative to its own signal; -1 if
+            all are equal or none was looked for.
+        channel_axis: Its axis.
+        channel_snr: Its signal (about its mean) to noise in dB; None without either.
+        channel_max_abs: Its largest ``|got - golden|``.
     """
 
     count: int
@@ -47,6 +57,11 @@ class Closeness(Record, frozen=True):
     first: int = -1
     atol: float = 0.0
     rtol: float = 0.0
+    argmax_equal: float | None = None
+    channel: int = -1
+    channel_axis: int | None = None
+    channel_snr: float | None = None
+    channel_max_abs: float = 0.0
 
 
 class GoldenRow(Record, frozen=True):

@@ -242,7 +242,7 @@ def test_collapsed_channels_and_scale(plain, tmp_path):
     dead[2] = 0
     np.savez(tmp_path / "g.npz", c=convolved().astype("f4"), y=golden)
     found, _ = compare(plain, tmp_path / "g.npz", tmp_path, replace={"w": dead})
-    assert found.subject.name == "c" and found.evidence["reason"] == "collapse"
+    assert found.subject.name == "c" and found.evidence["reason"] == "dead-channels"
     assert found.evidence["channels"] == [2]
 
 
@@ -345,5 +345,68 @@ def test_a_collapse_that_cosine_hides(tmp_path):
     assert row.entire.cosine > 0.9999 and row.entire.mismatches == 0
     assert found.subject.name == "y" and found.evidence["reason"] == "collapse"
     assert found.evidence["channels"] == [3, 4, 5]
+    # One scale for both: the whole range in 255 steps, and the scores within two of them.
+    low, high = found.evidence["range"]
+    assert found.evidence["scale"] == pytest.approx((high - low) / 255, rel=0.02)
+    assert found.evidence["span"] < 2 * found.evidence["scale"]
+    assert low == pytest.approx(500 * X.min(), rel=1e-3)
     equal = save(tmp_path, nodes, ["y"], {"large": np.float32(1)})
     assert compare(equal, "ort", tmp_path, precision="int8", target="rk3588")[0] is None
+
+
+def test_the_verdict_names_golden_values_that_agree(plain, tmp_path):
+    compare(plain, "ort", tmp_path, precision="fp32")
+    with Session.open(tmp_path / "s.npudbg") as session:
+        agreed = [t for t in session.verdict.ruled_out if t.startswith("golden: ")]
+    assert len(agreed) == 1 and "2 tensors within tolerance of ONNX Runtime" in agreed[0]
+    compare(plain, "ort", tmp_path, precision="fp32", replace={"w": W * 2})
+    with Session.open(tmp_path / "s.npudbg") as session:
+        assert not [t for t in session.verdict.ruled_out if t.startswith("golden")]
+
+
+def test_figures_of_an_output_beside_those_that_hide_it(plain, tmp_path):
+    """One channel's sign is wrong: the worst channel is named, with its own signal to noise."""
+    golden = np.maximum(convolved(), 0).astype("f4")
+    wrong = golden.copy()
+    wrong[:, 1] *= -1
+    np.save(tmp_path / "y.npy", wrong)
+    found, record = compare(plain, tmp_path / "y.npy", tmp_path, precision="fp32")
+    figures = rows(record)["y"].entire
+    one = wrong[:, 1].astype("f8")
+    error = np.sqrt(np.square(2 * one).mean())
+    assert (figures.channel, figures.channel_axis) == (1, 1)
+    assert figures.channel_snr == pytest.approx(20 * np.log10(one.std() / error), abs=1e-3)
+    assert figures.channel_max_abs == pytest.approx(2 * np.abs(one).max(), rel=1e-5)
+    assert found.evidence["entire"]["worst_channel"]["channel"] == 1
+    with Session.open(tmp_path / "s.npudbg") as session:
+        told = " ".join(each.text.strip() for each in golden_lines(session, 80))
+    assert "worst channel 1 of axis 1" in told and figures.argmax_equal is None
+
+
+def test_which_class_wins(tmp_path):
+    """Every score is nearly right, cosine is 0.9999, and another class wins in two of four rows."""
+    x = np.full((4, 5), 10, "f4")
+    x[np.arange(4), [0, 1, 2, 3]] = 10.05
+    paths = save(tmp_path, [helper.make_node("Identity", ["x"], ["y"])], ["y"], {}, x=x)
+    other = x.copy()
+    other[:2, 4] = 10.2
+    np.save(tmp_path / "y.npy", other)
+    _, record = compare(paths, tmp_path / "y.npy", tmp_path, precision="fp32")
+    figures = rows(record)["y"].entire
+    assert figures.cosine > 0.9999 and figures.argmax_equal == 0.5
+
+
+@pytest.mark.parametrize(
+    ("turned", "kind", "fix"),
+    [
+        (lambda y: y[:, ::-1], "channel-order reversed", "channels of one side"),
+        (lambda y: y.byteswap(), "byte-swapped", "byte order"),
+        (lambda y: np.pad(y.reshape(-1), (10, 0))[: y.size].reshape(y.shape), "shifted", "offset"),
+    ],
+)
+def test_a_layout_comes_with_its_own_fix(plain, turned, kind, fix, tmp_path):
+    golden = np.maximum(convolved(), 0).astype("f4")
+    np.save(tmp_path / "y.npy", np.ascontiguousarray(turned(golden)))
+    found, _ = compare(plain, tmp_path / "y.npy", tmp_path, precision="fp32")
+    assert found.evidence["reason"] == "layout" and found.evidence["kind"] in kind
+    assert fix in found.fix

@@ -11,6 +11,7 @@ _SAMPLE = 1 << 16
 _FEW_LEVELS = 2
 _MANY_LEVELS = 16
 _SATURATED = 0.005
+_PAST = 0.9
 _LINE = 0.05
 """Residual up to which a straight line through the origin's neighbourhood explains all."""
 
@@ -66,11 +67,11 @@ def explain(got: Array, golden: Array, metrics: Metrics) -> tuple[Reason, ...]:
                 evidence={"got": metrics.nonfinite_got, "golden": metrics.nonfinite_golden},
             )
         )
-    collapsed = _collapse(got, golden)
-    for found in (collapsed, None if collapsed else _dead(metrics), _saturation(got, metrics)):
+    flat = collapsed(got, golden)
+    for found in (flat, None if flat else dead_channels(metrics), clipped(got, golden, metrics)):
         if found is not None:
             reasons.append(found)
-    reasons += _line(metrics)
+    reasons += straight_line(metrics)
     if reasons:
         return tuple(reasons)
     if metrics.correlation is None or abs(metrics.correlation) < _UNRELATED:
@@ -107,7 +108,7 @@ def _range(values: tuple[float, float] | None) -> str:
     return "empty" if values is None else f"{values[0]:.4g} to {values[1]:.4g}"
 
 
-def _line(metrics: Metrics) -> list[Reason]:
+def straight_line(metrics: Metrics) -> list[Reason]:
     """Return scale and offset where a line explains what a copy does not."""
     slope, intercept = metrics.slope, metrics.intercept
     if slope is None or intercept is None or metrics.residual is None:
@@ -139,7 +140,7 @@ def _line(metrics: Metrics) -> list[Reason]:
     return reasons
 
 
-def _collapse(got: Array, golden: Array) -> Reason | None:
+def collapsed(got: Array, golden: Array) -> Reason | None:
     """Return a collapse of the whole tensor onto one or two values."""
     step = max(1, got.size // _SAMPLE)
     here = np.unique(wide(np.asarray(got.flat[::step])))
@@ -154,7 +155,8 @@ def _collapse(got: Array, golden: Array) -> Reason | None:
     )
 
 
-def _dead(metrics: Metrics) -> Reason | None:
+def dead_channels(metrics: Metrics) -> Reason | None:
+    """Return channels that hold one value where the golden ones vary."""
     if not metrics.dead_channels:
         return None
     shown = ", ".join(str(n) for n in metrics.dead_channels[:8])
@@ -168,7 +170,7 @@ def _dead(metrics: Metrics) -> Reason | None:
     )
 
 
-def _saturation(got: Array, metrics: Metrics) -> Reason | None:
+def clipped(got: Array, golden: Array, metrics: Metrics) -> Reason | None:
     """Return clipping: values pile up at an end that the golden ones pass."""
     if metrics.got_range is None or metrics.golden_range is None:
         return None
@@ -182,8 +184,14 @@ def _saturation(got: Array, metrics: Metrics) -> Reason | None:
     ):
         if beyond <= 0.01 * spread:
             continue
-        piled = sum(int(np.count_nonzero(piece == limit)) for piece, _ in pairs(got, got))
-        if piled >= max(4, _SATURATED * got.size):
+        piled = past = 0
+        for one, other in pairs(got, golden):
+            at_limit = one == limit
+            piled += int(np.count_nonzero(at_limit))
+            further = other >= limit if name == "highest" else other <= limit
+            past += int(np.count_nonzero(at_limit & further))
+        # Rounding to coarse steps piles values up too, from either side.
+        if piled >= max(4, _SATURATED * got.size) and past >= _PAST * piled:
             return Reason(
                 name="saturation",
                 message=f"{piled} of {got.size} values stand at the {name} value {limit:.5g}; "

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper, numpy_helper
 
-from npudbg.commands.golden_metrics import closeness, tolerance
 from npudbg.commands.golden_names import matched, read_map
 from npudbg.commands.golden_source import dequantized
 from npudbg.device.reference import Reference
 from npudbg.device.widened import Widened
 from npudbg.graph.loader import from_proto
+from npudbg.layers.compare.closeness import closeness
+from npudbg.layers.compare.formats import tolerance
 from npudbg.session.errors import UserError
 from npudbg.session.records import Quantization
 
