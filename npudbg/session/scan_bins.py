@@ -50,10 +50,13 @@ class Bins:
         place = self.place[: piece.size]
         with np.errstate(all="ignore"):
             if self.half != 1.0:
-                np.multiply(piece, self.half, out=place, casting="unsafe")
+                np.multiply(piece, self.half, out=place, dtype=self.type, casting="unsafe")
                 np.subtract(place, self.start, out=place)
             else:
-                np.subtract(piece, self.type.type(self.start), out=place, casting="unsafe")
+                # NumPy 1.26 would subtract in the array's type, whatever the number's.
+                np.subtract(
+                    piece, self.type.type(self.start), out=place, dtype=self.type, casting="unsafe"
+                )
             if self.narrow:
                 np.multiply(place, self.type.type(self.bins / self.width), out=place)
             else:
