@@ -36,7 +36,10 @@ def test_each_case_has_a_small_session_that_replays(name):
         assert (verdict.layer, verdict.code) == VERDICTS[name]
         for tensor in session.tensors:
             array = session.array(tensor)
-            assert array is not None
+            if array is None:  # a run that stopped never made it
+                assert session.status == "hung"
+                assert tensor.producer >= 0
+                continue
             assert array.shape == tensor.shape
 
 
