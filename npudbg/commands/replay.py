@@ -34,19 +34,30 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plain", action="store_true", help="a plain line prompt instead of the TUI"
     )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--headless", action="store_true", help="print the report of the run and end")
+    how.add_argument("--json", action="store_true", help="print the report as one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open the session; returns 0, or 1 where the TUI was shown a session with an error in it.
+    """Open the session; returns 0, or 1 where its verdict was shown and it has an error.
 
     Raises:
         UserError: The session cannot be read, or a command of a script failed.
     """
-    from npudbg.commands.showing import interactive
+    from npudbg.commands.showing import interactive, print_session
+    from npudbg.session.errors import UserError
     from npudbg.session.reader import Session
 
     script: list[tuple[str, str]] = args.script or []
     with Session.open(args.session) as session:
+        if args.headless or args.json:
+            if args.batch or script:
+                raise UserError(
+                    "--headless and --json print the report; -ex, -x and --batch do not"
+                )
+            print_session(session, args.session, as_json=args.json, plain=args.plain)
+            return int(any(f.severity == "error" for f in session.findings))
         if args.batch or script:
             return _batch(session, script)
         if args.plain or (sys.stdin.isatty() and sys.stdout.isatty() and not interactive()):

@@ -74,13 +74,33 @@ def _headless(
     judged = work(None, None)
     try:
         with Session.open(judged.path) as session:
-            if as_json:
-                _print_json(session, saved)
-            else:
-                _print_report(session, saved, plain=plain, again=again)
+            print_session(session, saved, as_json=as_json, plain=plain, again=again)
     finally:
         _forget([judged], saved)
     return exit_code(judged)
+
+
+def print_session(
+    session: Session,
+    saved: str | None,
+    *,
+    as_json: bool,
+    plain: bool,
+    again: Sequence[str] = (),
+) -> None:
+    """Print the report of a session.
+
+    Args:
+        session: A recorded run.
+        saved: Where it stays for the user; None if it is temporary.
+        as_json: As one JSON document.
+        plain: In ASCII alone.
+        again: The command line, to suggest how to keep the session.
+    """
+    if as_json:
+        _print_json(session, saved)
+    else:
+        _print_report(session, saved, plain=plain, again=again)
 
 
 def _print_json(session: Session, saved: str | None) -> None:

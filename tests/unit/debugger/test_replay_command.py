@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -106,3 +107,24 @@ def test_an_empty_session(tmp_path):
     done = replay(path, "-ex", "s")
     assert done.returncode == 2
     assert "holds no commands" in done.stderr
+
+
+def test_the_report_of_a_saved_run_is_the_report_of_the_run(tmp_path):
+    path = tmp_path / "run.npudbg"
+    demo = [sys.executable, "-m", "npudbg", "demo", "f-order", "--save", str(path)]
+    ran = {
+        how: subprocess.run([*demo, how], capture_output=True, text=True, check=False)
+        for how in ("--headless", "--json")
+    }
+    for how, first in ran.items():
+        again = replay(path, how)
+        assert (first.returncode, again.returncode) == (1, 1)
+        # Addresses are those of the second run, which was the last to be saved.
+        if how == "--json":
+            assert json.loads(again.stdout) == json.loads(first.stdout)
+        else:
+            assert again.stdout.splitlines()[1] == first.stdout.splitlines()[1]
+            assert "LAYER 1 (HOST)  H101" in again.stdout
+    refused = replay(path, "--json", "-ex", "where")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
