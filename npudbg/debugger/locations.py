@@ -17,6 +17,7 @@ from npudbg.debugger.expressions.tree import Node
 from npudbg.debugger.geometry import Ints
 from npudbg.debugger.touching import Touching
 from npudbg.session.commands import Kind
+from npudbg.session.reader import Session
 from npudbg.session.records import Finding
 from npudbg.session.text import safe
 
@@ -231,8 +232,27 @@ def finding_seq(context: Context, finding: Finding) -> int:
         rows = context.tensors.rows(context.tensors.root(subject.tensor))
         if len(rows):
             return int(rows["seq"][0])
+        loaded = first_load(context.session, subject.tensor)
+        if loaded >= 0:
+            return loaded
     if subject.node is not None and 0 <= subject.node < len(context.session.nodes):
         seqs = commands_of(context, subject.node)
+        if len(seqs):
+            return int(seqs[0])
+    return -1
+
+
+def first_load(session: Session, number: int) -> int:
+    """Return the first command that brings a tensor to a kernel, or -1.
+
+    A weight is there from the start: what matters is where it is first read.
+    """
+    for consumer in session.tensors[number].consumers:
+        node = session.nodes[consumer] if consumer < len(session.nodes) else None
+        if node is None or node.first_seq < 0:
+            continue
+        rows = session.commands(node.first_seq, node.last_seq + 1)
+        seqs = rows["seq"][(rows["kind"] == Kind.DMA_LOAD) & (rows["tensor"] == number)]
         if len(seqs):
             return int(seqs[0])
     return -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from npudbg.debugger.locations import first_load
 from npudbg.session.commands import Space, space_name
 from npudbg.session.errors import SessionError
 from npudbg.session.reader import Session
@@ -124,6 +125,10 @@ def _command_of(session: Session, tensor: int | None, node: int | None) -> int |
     try:
         if tensor is not None and session.tensors[tensor].first_seq >= 0:
             return _within(session.tensors[tensor].first_seq, session.n_commands)
+        if tensor is not None and session.tensors[tensor].producer < 0:
+            loaded = _within(first_load(session, tensor), session.n_commands)
+            if loaded is not None:
+                return loaded
         if node is not None:
             return _within(session.nodes[node].first_seq, session.n_commands)
     except SessionError:

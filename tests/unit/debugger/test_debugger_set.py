@@ -11,12 +11,16 @@ import pytest
 from npudbg import cli
 from npudbg.commands.demo import run_case
 from npudbg.commands.forker import forker, free_name
+from npudbg.commands.pipeline import Job, judge_run
+from npudbg.commands.teaching import CASES, load
 from npudbg.debugger.forks import Forked
 from npudbg.debugger.interpreter import Interpreter
+from npudbg.session.commands import Kind
 from npudbg.session.errors import UserError
 from npudbg.session.lines import line
 from npudbg.session.reader import Session
 from npudbg.session.rerun import Changes, Poke
+from npudbg.targets.loader import load as target_named
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +145,17 @@ def test_only_the_simulated_device_runs_again(session: Session) -> None:
     assert forker(session) is not None
     session.__dict__["meta"] = msgspec.structs.replace(session.meta, backend="attached")
     assert forker(session) is None
+
+
+def test_a_damaged_weight_is_shown_where_it_is_first_loaded(tmp_path: Path) -> None:
+    graph, arrays = load(CASES["clean"])
+    fault = "nan-weight:tensor=fc.weight,index=3"
+    job = Job(model="demo:clean", faults=(fault,), save=str(tmp_path / "w.npudbg"))
+    path = judge_run(job, graph, target_named("generic"), arrays).path
+    with Session.open(path) as damaged:
+        inside = Interpreter(damaged)
+        inside.execute("goto finding T347")
+        rows = damaged.commands(0, damaged.n_commands)
+        mine = rows[rows["tensor"] == damaged.tensor("fc.weight").id]
+        assert inside.seq == mine["seq"][0]
+        assert mine["kind"][0] == Kind.DMA_LOAD
