@@ -277,10 +277,13 @@ def test_five_hundred_inputs(tmp_path: Path, cluster: Any) -> None:
 
 def test_stopped_by_the_user_it_says_how_to_go_on(tmp_path: Path) -> None:
     folder, out = inputs(tmp_path / "in", 60), tmp_path / "out"
+    # What runs in the background of a script is deaf to Ctrl-C, and so are its children.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         command(folder, "--jobs", "1", "--out", str(out)), stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
+    signal.signal(signal.SIGINT, before)
     wait_for(out, 4, process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
