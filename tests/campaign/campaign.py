@@ -242,7 +242,7 @@ def exact(truth: Truth, judged: Any) -> str:
     evidence = finding.evidence
     if truth.tensor is not None:
         plain = {n.removesuffix("@ddr").removesuffix("@host") for n in names}
-        return "" if truth.tensor in plain else f"tensor {sorted(plain)}"
+        return "" if truth.tensor.removesuffix("@ddr") in plain else f"tensor {sorted(plain)}"
     if truth.node is not None and finding.subject.node != truth.node:
         return f"node {finding.subject.node}"
     if truth.seq is None:
