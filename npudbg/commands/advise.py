@@ -8,12 +8,12 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands.advise_formats import FORMATS, caveats, text
+from npudbg.commands.advising.formats import FORMATS, caveats, text
 from npudbg.commands.options import add_job_options, job_from
 
 if TYPE_CHECKING:
-    from npudbg.commands.advise_metric import Metric
-    from npudbg.commands.advising import Advice
+    from npudbg.commands.advising.metric import Metric
+    from npudbg.commands.advising.search import Advice
 
 _DEFAULT_RUNS = "200"
 _MAX_RUNS = 100_000
@@ -56,8 +56,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the verb; returns the exit code."""
-    from npudbg.commands import advise_metric
-    from npudbg.commands.advising import advise
+    from npudbg.commands.advising import metric as advise_metric
+    from npudbg.commands.advising.search import advise
     from npudbg.session.errors import UserError
     from npudbg.targets.loader import load_toml_text, toml_text
 

@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _join(args: argparse.Namespace) -> int:
     from npudbg.backends import attached
-    from npudbg.commands import attached_run
-    from npudbg.commands.attached_debugger import Terminal
+    from npudbg.commands.attached import run as attached_run
+    from npudbg.commands.attached.debugger import Terminal
 
     path = find(args.program)
     terminal = None
@@ -131,7 +131,7 @@ def _print_environment() -> int:
     import shlex
 
     from npudbg.agent.start import LISTEN
-    from npudbg.commands.attached_child import bootstrap
+    from npudbg.commands.attached.child import bootstrap
 
     print(f"export PYTHONPATH={shlex.quote(str(bootstrap()))}${{PYTHONPATH:+:$PYTHONPATH}}")
     print(f"export {LISTEN}=1")

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: A session cannot be read.
     """
-    from npudbg.commands.comparing import compare
+    from npudbg.commands.comparing.sessions import compare
     from npudbg.session.reader import Session
 
     with Session.open(args.a) as a, Session.open(args.b) as b:

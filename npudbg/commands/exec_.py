@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npudbg.commands.attached_debugger import AttachedDebugger
+    from npudbg.commands.attached.debugger import AttachedDebugger
 
 NAME = "exec"
 HELP = "run a program and judge the arrays it gives to ONNX Runtime"
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_listening(argv: list[str], args: argparse.Namespace) -> int:
     from npudbg.agent.start import LISTEN, WAIT
-    from npudbg.commands import attached_child
+    from npudbg.commands.attached import child as attached_child
 
     extra = {LISTEN: "1"}
     if args.wait is not None:
@@ -102,8 +102,8 @@ def _run_listening(argv: list[str], args: argparse.Namespace) -> int:
 
 
 def _run_judged(argv: list[str], args: argparse.Namespace) -> int:
-    from npudbg.commands import attached_run
-    from npudbg.commands.attached_debugger import Terminal
+    from npudbg.commands.attached import run as attached_run
+    from npudbg.commands.attached.debugger import Terminal
 
     terminal = None
     if not args.batch and (args.break_on_error or sys.stdin.isatty()):
@@ -154,7 +154,7 @@ def supervise(
     """
     from npudbg.agent.start import SOCKET
     from npudbg.backends.attached import Server, directory
-    from npudbg.commands import attached_child
+    from npudbg.commands.attached import child as attached_child
 
     path = _socket_path(directory())
     server = Server(path, debugger, pause_seconds=pause_seconds)

@@ -20,7 +20,7 @@ def forker(session: Session) -> Forker | None:
         return None
 
     def forked(changes: Changes) -> Forked:
-        from npudbg.commands.comparing import compare
+        from npudbg.commands.comparing.sessions import compare
         from npudbg.commands.forking import fork
         from npudbg.debugger.forks import Forked
         from npudbg.render.comparison import short_lines

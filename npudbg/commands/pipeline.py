@@ -163,7 +163,7 @@ def judge_run(
 
     from npudbg.backends.base import Request
     from npudbg.backends.simulated import Simulated, write_meta
-    from npudbg.commands.golden import GoldenStep
+    from npudbg.commands.golden.step import GoldenStep
     from npudbg.commands.rerun import injections, keep
     from npudbg.device.faults.spec import parse as parse_fault
     from npudbg.layers.case import Case

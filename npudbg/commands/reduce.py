@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from npudbg.commands.options import add_job_options, job_from, options_record
 
 if TYPE_CHECKING:
-    from npudbg.commands.reduce_state import State
-    from npudbg.commands.reducing import Setting
+    from npudbg.commands.reducing.search import Setting
+    from npudbg.commands.reducing.state import State
     from npudbg.graph.cut import Cut
 
 _SHOWN = 8
@@ -43,8 +43,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the verb; returns the exit code."""
-    from npudbg.commands import reduce_state, reducing
     from npudbg.commands.durable import work_folder
+    from npudbg.commands.reducing import search as reducing
+    from npudbg.commands.reducing import state as reduce_state
     from npudbg.session.errors import UserError
 
     job = job_from(args)
@@ -80,10 +81,11 @@ def _finish(
     """
     import dataclasses
 
-    from npudbg.commands import bundle, reducing
     from npudbg.commands.durable import write_atomically
     from npudbg.commands.pipeline import judge_run, run_job
-    from npudbg.commands.reduce_trials import TRIAL, job_of
+    from npudbg.commands.reducing import bundle
+    from npudbg.commands.reducing import search as reducing
+    from npudbg.commands.reducing.trials import TRIAL, job_of
     from npudbg.graph.loader import from_proto
     from npudbg.session.reader import Session
 

@@ -45,9 +45,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the verb; returns the exit code."""
-    from npudbg.commands import sweep_calibration, sweep_job, sweep_show
     from npudbg.commands.durable import work_folder
-    from npudbg.commands.sweep_results import Results
+    from npudbg.commands.sweeping import calibration as sweep_calibration
+    from npudbg.commands.sweeping import job as sweep_job
+    from npudbg.commands.sweeping import show as sweep_show
+    from npudbg.commands.sweeping.results import Results
 
     args.inputs = []
     spec = sweep_job.spec_of(args)
@@ -86,7 +88,9 @@ def run(args: argparse.Namespace) -> int:
 def _work(
     tasks: list[str], spec: str, jobs: int, address: str | None
 ) -> Iterator[tuple[str, str | None]]:
-    from npudbg.commands import sweep_dask, sweep_job, sweep_pool
+    from npudbg.commands.sweeping import cluster as sweep_dask
+    from npudbg.commands.sweeping import job as sweep_job
+    from npudbg.commands.sweeping import pool as sweep_pool
 
     if not tasks:
         return iter(())
@@ -96,8 +100,8 @@ def _work(
 
 
 def _row(path: Path, text: str | None) -> dict[str, Any]:
-    from npudbg.commands.sweep_pool import RETRIES
-    from npudbg.commands.sweep_results import identity
+    from npudbg.commands.sweeping.pool import RETRIES
+    from npudbg.commands.sweeping.results import identity
 
     if text is None:
         died: dict[str, Any] = {

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from npudbg.backends.attached_record import Recorder
 from npudbg.commands import exec_
-from npudbg.commands.attached_debugger import AttachedDebugger, Judges
+from npudbg.commands.attached.debugger import AttachedDebugger, Judges
 from npudbg.session.records import Finding, Subject
 
 HEAD = """

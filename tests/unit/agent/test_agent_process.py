@@ -18,7 +18,7 @@ import pytest
 from npudbg.agent import place, protocol
 from npudbg.agent.start import LISTEN, SOCKET, WAIT
 from npudbg.backends import attached
-from npudbg.commands import attached_child
+from npudbg.commands.attached import child as attached_child
 
 SECONDS = 60.0
 

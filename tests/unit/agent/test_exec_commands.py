@@ -11,7 +11,8 @@ import agent_programs as programs
 import pytest
 from agent_programs import parse
 
-from npudbg.commands import attach, attached_child, exec_
+from npudbg.commands import attach, exec_
+from npudbg.commands.attached import child as attached_child
 from npudbg.session.errors import UserError
 from npudbg.session.reader import Session
 

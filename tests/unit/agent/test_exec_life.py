@@ -15,7 +15,7 @@ from agent_programs import supervise
 
 from npudbg.backends.attached_record import Recorder
 from npudbg.commands import exec_
-from npudbg.commands.attached_debugger import AttachedDebugger, Judges, Terminal
+from npudbg.commands.attached.debugger import AttachedDebugger, Judges, Terminal
 
 # -- stopping and asking ------------------------------------------------------------------
 

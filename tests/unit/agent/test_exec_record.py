@@ -10,8 +10,10 @@ import pytest
 from agent_programs import parse, supervise
 
 from npudbg.backends.attached_record import Recorder
-from npudbg.commands import attached_judges, attached_run, exec_
-from npudbg.commands.attached_debugger import AttachedDebugger, Judges
+from npudbg.commands import exec_
+from npudbg.commands.attached import judges as attached_judges
+from npudbg.commands.attached import run as attached_run
+from npudbg.commands.attached.debugger import AttachedDebugger, Judges
 from npudbg.layers.findings import Rule
 from npudbg.session.commands import Kind, Space, Status
 from npudbg.session.errors import UserError

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from npudbg.cli import main
-from npudbg.commands import advise_metric
+from npudbg.commands.advising import metric as advise_metric
 from npudbg.commands.pipeline import Job, run_job
 from npudbg.session.errors import UserError
 

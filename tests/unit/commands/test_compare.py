@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from npudbg import cli
-from npudbg.commands.comparing import compare
+from npudbg.commands.comparing.sessions import compare
 from npudbg.commands.demo import run_case
 from npudbg.commands.forking import fork
 from npudbg.render.comparison import comparison_lines, short_lines

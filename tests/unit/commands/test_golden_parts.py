@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper, numpy_helper
 
-from npudbg.commands.golden_names import matched, read_map
-from npudbg.commands.golden_source import dequantized
+from npudbg.commands.golden.names import matched, read_map
+from npudbg.commands.golden.source import dequantized
 from npudbg.device.reference import Reference
 from npudbg.device.widened import Widened
 from npudbg.graph.loader import from_proto

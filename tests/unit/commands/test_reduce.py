@@ -18,7 +18,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from npudbg.cli import main
-from npudbg.commands.reduce_state import key
+from npudbg.commands.reducing.state import key
 from npudbg.session.reader import Session
 
 MODEL = str(Path(__file__).parents[2] / "data" / "models" / "f_fp16.onnx")

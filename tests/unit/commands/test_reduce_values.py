@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from npudbg.cli import main
-from npudbg.commands.reduce_edits import (
+from npudbg.commands.reducing.edits import (
     Sizes,
     can_be_zeroed,
     cut_axes,

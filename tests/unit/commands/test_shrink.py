@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npudbg.commands.shrink import shrink
+from npudbg.commands.reducing.shrink import shrink
 
 
 @given(st.integers(1, 200), st.data())

@@ -18,9 +18,9 @@ import pytest
 from sweep_work import echo
 
 from npudbg.cli import main
-from npudbg.commands import sweep_pool
 from npudbg.commands.sweep import session_name
-from npudbg.commands.sweep_results import Results
+from npudbg.commands.sweeping import pool as sweep_pool
+from npudbg.commands.sweeping.results import Results
 from npudbg.session.errors import UserError
 from npudbg.session.reader import Session
 

@@ -12,9 +12,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 from npudbg.cli import main
-from npudbg.commands import sweep_calibration, sweep_job, sweep_pool
 from npudbg.commands.options import add_job_options
 from npudbg.commands.pipeline import Job, run_job
+from npudbg.commands.sweeping import calibration as sweep_calibration
+from npudbg.commands.sweeping import job as sweep_job
+from npudbg.commands.sweeping import pool as sweep_pool
 from npudbg.graph import loader
 from npudbg.session.reader import Session
 

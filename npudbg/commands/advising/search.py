@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands.advise_metric import Metric, good, measure
-from npudbg.commands.shrink import shrink
+from npudbg.commands.advising.metric import Metric, good, measure
+from npudbg.commands.reducing.shrink import shrink
 from npudbg.session.errors import UserError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Literal
 
-from npudbg.commands import attached_text
+from npudbg.commands.attached import text as attached_text
 from npudbg.session.text import safe
 
 if TYPE_CHECKING:

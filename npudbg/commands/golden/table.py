@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands.golden_source import Golden, dequantized
+from npudbg.commands.golden.source import Golden, dequantized
 from npudbg.layers.compare.closeness import closeness, closer
 from npudbg.layers.compare.formats import LEAST_SNR, beyond, coarser, format_of, tolerance
 from npudbg.layers.compare.why import Why, layout, lost_channels, why

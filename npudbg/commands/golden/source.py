@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands.golden_names import MAP_FILE, matched, read_map
+from npudbg.commands.golden.names import MAP_FILE, matched, read_map
 from npudbg.session.errors import UserError
 from npudbg.session.records import Origin
 from npudbg.session.text import safe

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from npudbg.commands.attached_debugger import AttachedDebugger, Stop, Terminal
-from npudbg.commands.attached_text import verdict_lines
+from npudbg.commands.attached.debugger import AttachedDebugger, Stop, Terminal
+from npudbg.commands.attached.text import verdict_lines
 from npudbg.session.errors import UserError
 from npudbg.session.text import safe
 
@@ -57,7 +57,7 @@ def prepare(
     """
     from npudbg import __version__
     from npudbg.backends.attached_record import Recorder
-    from npudbg.commands.attached_judges import Bench
+    from npudbg.commands.attached.judges import Bench
     from npudbg.commands.pipeline import plugin_rules
     from npudbg.session.records import Meta
     from npudbg.session.scan import scan

@@ -24,7 +24,7 @@ _HELD = frozenset((*_FORWARDED, signal.SIGCHLD))
 
 def bootstrap() -> Path:
     """Return the directory that starts the agent when it heads PYTHONPATH."""
-    return Path(__file__).resolve().parent.parent / "agent" / "bootstrap"
+    return Path(__file__).resolve().parents[2] / "agent" / "bootstrap"
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands.comparing_tensors import Match, mask
+from npudbg.commands.comparing.tensors import Match, mask
 from npudbg.session.comparison import CommandDifference, Pair
 
 if TYPE_CHECKING:

@@ -144,8 +144,8 @@ def _shared(spec: str) -> _Shared:
     """Return what is the same for every input: read once a process."""
     import argparse
 
-    from npudbg.commands import sweep_calibration
     from npudbg.commands.options import job_from
+    from npudbg.commands.sweeping import calibration as sweep_calibration
     from npudbg.graph import loader
     from npudbg.targets.loader import load_toml_text, toml_text
 

@@ -7,16 +7,17 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands import bundle, reduce_state
 from npudbg.commands.fault_site import operators
+from npudbg.commands.reducing import bundle
+from npudbg.commands.reducing import state as reduce_state
 from npudbg.session.errors import UserError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from npudbg.commands.pipeline import Job
-    from npudbg.commands.reduce_state import State
-    from npudbg.commands.reducing import Setting
+    from npudbg.commands.reducing.search import Setting
+    from npudbg.commands.reducing.state import State
     from npudbg.graph.cut import Cut
     from npudbg.graph.ir import Graph
     from npudbg.session.reader import Session

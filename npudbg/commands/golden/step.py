@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npudbg.commands.golden_source import Golden
+    from npudbg.commands.golden.source import Golden
     from npudbg.commands.pipeline import Job
     from npudbg.graph.ir import Graph
     from npudbg.layers.case import Case
@@ -33,7 +33,7 @@ class GoldenStep:
             UserError: It cannot be read, or holds nothing of this model.
         """
         if self.job.golden is not None:
-            from npudbg.commands.golden_source import open_golden
+            from npudbg.commands.golden.source import open_golden
 
             self.source = open_golden(self.job.golden, self.graph)
 
@@ -59,7 +59,7 @@ class GoldenStep:
             return case, {}
         from dataclasses import replace
 
-        from npudbg.commands.golden_table import Asked, golden_table
+        from npudbg.commands.golden.table import Asked, golden_table
         from npudbg.session.golden import KEY
 
         asked = Asked(

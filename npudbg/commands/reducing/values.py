@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from npudbg.commands import bundle, reduce_state
-from npudbg.commands.reduce_edits import (
+from npudbg.commands.reducing import bundle
+from npudbg.commands.reducing import state as reduce_state
+from npudbg.commands.reducing.edits import (
     Sizes,
     can_be_zeroed,
     few_axes,
@@ -17,13 +18,13 @@ from npudbg.commands.reduce_edits import (
     shared_sizes,
     zeroed,
 )
-from npudbg.commands.reduce_trials import Shown, shown
-from npudbg.commands.shrink import shrink
+from npudbg.commands.reducing.shrink import shrink
+from npudbg.commands.reducing.trials import Shown, shown
 from npudbg.session.errors import UserError
 
 if TYPE_CHECKING:
-    from npudbg.commands.reduce_state import State
-    from npudbg.commands.reducing import Setting
+    from npudbg.commands.reducing.search import Setting
+    from npudbg.commands.reducing.state import State
     from npudbg.graph.cut import Cut
 
 _FLAGS = ("nan", "pos_inf", "neg_inf")

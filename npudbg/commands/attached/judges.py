@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from npudbg.commands.attached_debugger import Judges
+from npudbg.commands.attached.debugger import Judges
 
 if TYPE_CHECKING:
     from npudbg.backends.attached_events import AttachedCall, AttachedSession

@@ -22,7 +22,7 @@ Work = Callable[[str, str], str]
 def run(
     tasks: Iterable[str], work: Work, spec: str, address: str
 ) -> Iterator[tuple[str, str | None]]:
-    """Do tasks on a cluster; see :func:`npudbg.commands.sweep_pool.run`.
+    """Do tasks on a cluster; see :func:`npudbg.commands.sweeping.pool.run`.
 
     Dask itself gives a task whose worker died to another one, three times
     (``distributed.scheduler.allowed-failures``).

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npudbg.commands.fault_site import operators, sites
-from npudbg.commands.reduce_trials import Trials
-from npudbg.commands.reduce_values import reduce_values
-from npudbg.commands.shrink import shrink
+from npudbg.commands.reducing.shrink import shrink
+from npudbg.commands.reducing.trials import Trials
+from npudbg.commands.reducing.values import reduce_values
 from npudbg.session.errors import UserError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from npudbg.commands.pipeline import Job
-    from npudbg.commands.reduce_state import State
+    from npudbg.commands.reducing.state import State
     from npudbg.graph.cut import Cut
     from npudbg.graph.ir import Graph
     from npudbg.session.reader import Session

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from npudbg.commands.pipeline import Job
-    from npudbg.commands.reducing import Setting
+    from npudbg.commands.reducing.search import Setting
     from npudbg.graph.cut import Cut
 
 MODEL = "minimal.onnx"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from npudbg.session.comparison import Comparison, Pair, TensorDifference
 
 if TYPE_CHECKING:
-    from npudbg.commands.comparing_tensors import Match
+    from npudbg.commands.comparing.tensors import Match
     from npudbg.session.reader import Session
     from npudbg.session.records import Finding
 
@@ -27,8 +27,8 @@ def compare(a: Session, b: Session) -> Comparison:
     Raises:
         SessionError: One of them is damaged.
     """
-    from npudbg.commands.comparing_commands import first_difference
-    from npudbg.commands.comparing_tensors import matches, reason, with_metrics
+    from npudbg.commands.comparing.commands import first_difference
+    from npudbg.commands.comparing.tensors import matches, reason, with_metrics
 
     found: list[tuple[Match, TensorDifference]] = []
     everything = matches(a, b)

@@ -1,0 +1,1 @@
+"""Searching for the nodes that must keep a wider type."""

@@ -1,0 +1,1 @@
+"""A live runtime, joined: the child process, its debugger, its judges."""

@@ -1,0 +1,1 @@
+"""What differs between two saved runs: commands, tensors, verdicts."""

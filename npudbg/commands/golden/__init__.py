@@ -1,0 +1,1 @@
+"""Comparison with golden values: where they come from, how names match, the table."""

@@ -1,0 +1,1 @@
+"""Cutting a model down to the nodes that still show a finding, resumably."""

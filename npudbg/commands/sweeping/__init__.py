@@ -1,0 +1,1 @@
+"""Running a folder of inputs: jobs, workers, clusters, the table of results."""
