@@ -191,14 +191,17 @@ class TouchedGroup:
 
     def _strike_kernel(self, position: int, action: Action) -> None:
         label = self.machine.graph.nodes[self.steps[action.step].node].label
-        fault = self.machine.touch.kernel(action, label)
+        if not self.machine.touch.faults:
+            return
+        rest = self.actions[position:]
+        load = next((a for a in rest if a.kind == Kind.DMA_LOAD), None)
+        store = next((a for a in rest if a.kind == Kind.DMA_STORE), None)
+        circle = load is not None and store is not None
+        fault = self.machine.touch.kernel(action, label, circle=circle)
         if fault is None:
             return
         if fault.kind == "hang":
             self._stop(action, Status.HUNG, "hung", "a kernel never ended")
-        rest = self.actions[position:]
-        load = next((a for a in rest if a.kind == Kind.DMA_LOAD), None)
-        store = next((a for a in rest if a.kind == Kind.DMA_STORE), None)
         if load is None or store is None:
             raise UserError(
                 f"--fault deadlock: {safe(label)} has no further tile whose load could wait for "

@@ -38,6 +38,8 @@ def layer_mark(session: Session, layer: int) -> tuple[str, Style]:
             return UNKNOWN, "dim"
         if layer >= 3 and not session.nodes:
             return UNKNOWN, "dim"
+        if layer == 4 and session.status != "complete":
+            return UNKNOWN, "dim"
     return worst(found)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from npudbg.commands.pipeline import Job, judge_run
 from npudbg.commands.teaching import CASES, load
+from npudbg.render.marks import GOOD, UNKNOWN, layer_mark
 from npudbg.session.commands import Kind, Status
 from npudbg.session.errors import UserError
 from npudbg.session.reader import Session
@@ -101,6 +102,17 @@ def test_a_deadlock_names_the_circle(tmp_path):
     with Session.open(judged.path) as session:
         kinds = {session.command(seq)["kind"] for seq in circle}
         assert kinds == {Kind.DMA_LOAD, Kind.DMA_STORE}
+
+
+def test_a_deadlock_without_a_place_takes_the_first_that_can_be(tmp_path):
+    circle = only(run(tmp_path, "deadlock"), "T361").evidence["circle"]
+    assert len(circle) == 2
+
+
+def test_the_output_of_a_run_that_hung_is_not_judged(tmp_path):
+    with Session.open(run(tmp_path, "lost-interrupt").path) as session:
+        assert layer_mark(session, 4)[0] == UNKNOWN
+        assert layer_mark(session, 1)[0] == GOOD
 
 
 def test_a_deadlock_needs_two_tiles(tmp_path):

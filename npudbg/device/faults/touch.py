@@ -145,8 +145,15 @@ class Touch:
                 return fault
         return None
 
-    def kernel(self, action: Action, label: str) -> Fault | None:
-        """Take the fault that strikes a kernel, if one waits for it."""
+    def kernel(self, action: Action, label: str, *, circle: bool = True) -> Fault | None:
+        """Take the fault that strikes a kernel, if one waits for it.
+
+        Args:
+            action: The kernel.
+            label: Its node.
+            circle: A load and a store of the group come later: they could wait for each
+                other. A deadlock that names no node waits for the first such kernel.
+        """
         for fault in self.faults:
             if fault.kind not in _KERNEL_FAULTS:
                 continue
@@ -157,6 +164,8 @@ class Touch:
             if node is not None and node != label:
                 continue
             if not by_seq and fault.int("tile", 0) != action.tile:
+                continue
+            if fault.kind == "deadlock" and not circle and node is None and not by_seq:
                 continue
             self.faults.remove(fault)
             return fault
