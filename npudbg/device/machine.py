@@ -24,6 +24,7 @@ from npudbg.device.issue import Issuer
 from npudbg.device.kernels.base import Op
 from npudbg.device.kernels.registry import kernel_for
 from npudbg.device.mapping import Mapper
+from npudbg.device.nodelog import NodeLog
 from npudbg.device.noderunner import NodeError, NodeRunner
 from npudbg.device.numerics import Numerics
 from npudbg.device.poking import poke, seen_by_host
@@ -128,9 +129,7 @@ class Machine:
         self._touched = self.touch.active
         self.sram = Sram(target.memory.sram_base, self.sram_bytes) if self._touched else None
         self.waits: list[tuple[int, int]] = []
-        self._group = 0
-        self._recorded: set[int] = set()
-        self.stages: dict[str, list[dict[str, Any]]] = {"fused": []}
+        self.log = NodeLog(graph, self.recorder, self.values)
         self.issuer.stretch = stretching(self.touch, self.values)
 
     # -- the run -------------------------------------------------------------------------
@@ -188,9 +187,9 @@ class Machine:
             self.touch.check_met(self.issuer.next_seq)
         for value in self.values.values():
             self.memory.record(value)
-        self._not_run()
+        self.log.not_run()
         self.recorder.finish()
-        self.writer.set_extra("stages", self.stages)
+        self.writer.set_extra("stages", self.log.stages)
         if self.numerics.calibration is not None:
             self.writer.set_extra("calibration", self.numerics.calibration.record())
         self.writer.set_extra("waits", self.waits)
@@ -198,12 +197,6 @@ class Machine:
             "engines_busy", dict(zip(self.issuer.engines, self.issuer.busy, strict=True))
         )
         self.writer.set_extra("ddr_peak", self.memory.map.peak)
-
-    def _not_run(self) -> None:
-        """Nodes that a stop left out still stand in the record."""
-        for node in self.graph.nodes:
-            if node.index not in self._recorded:
-                self._node(node, status="not-run")
 
     # -- a group -------------------------------------------------------------------------
 
@@ -238,7 +231,7 @@ class Machine:
             if name:
                 data = self._replaced(name, data)
                 self.memory.constant(name, data, "constant", node.index)
-        self._node(node, kernel="folded", engine="-")
+        self.log.node(node, kernel="folded", engine="-")
         return True
 
     def _compute(self, node: Node) -> None:
@@ -248,7 +241,7 @@ class Machine:
         try:
             results, kinds = self._call(node, operands, captured)
         except NodeError as error:
-            self._node(node, status="failed", note=str(error))
+            self.log.node(node, status="failed", note=str(error))
             raise _NodeFailedError(node, str(error)) from None
         reads = [v for v in (*operands, *captured.values()) if v is not None]
         data_shape = folding.shape_depends_on_values(node, reads)
@@ -348,11 +341,11 @@ class Machine:
                     value.first, value.by = (mine[0], mine[-1]) if mine else (-1, -1)
                 self.memory.record(value)
             kernel = step.kernel
-            self._node(
+            self.log.node(
                 node,
                 kernel=kernel.name,
                 engine=kernel.engine,
-                group=self._group,
+                group=self.log.group,
                 tiles=len(tiling.tiles),
                 first_seq=before,
                 last_seq=self.issuer.next_seq - 1,
@@ -362,8 +355,7 @@ class Machine:
                 if kernel.macs is not None
                 else 0,
             )
-        self._stage("fused", nodes, "+".join(s.kernel.name for s in steps), steps[0].kernel.engine)
-        self._group += 1
+        self.log.end_group(nodes, "+".join(s.kernel.name for s in steps), steps[0].kernel.engine)
 
     def _check_mask(
         self, actions: Sequence[Action], nodes: Sequence[Node], before: int, starts: int
@@ -385,21 +377,16 @@ class Machine:
     def _stopped(self, stop: StoppedError, nodes: Sequence[Node], before: int, starts: int) -> None:
         """Record a group up to the command at which the device stopped."""
         self.issuer.cut_after(stop.seq)
-        for node in nodes:
-            kernel = kernel_for(node.op_type, node.domain)
-            status = "hung" if node.index == stop.node else "not-run"
-            self._node(
-                node,
-                kernel=kernel.name if kernel is not None else "",
-                engine=kernel.engine if kernel is not None else "-",
-                group=self._group,
-                first_seq=before,
-                last_seq=stop.seq,
-                start=starts,
-                end=self.issuer.now,
-                status=status if stop.status == "hung" else "failed",
-                note=str(stop),
-            )
+        self.log.stopped(
+            nodes,
+            stop.node,
+            hung=stop.status == "hung",
+            message=str(stop),
+            first_seq=before,
+            last_seq=stop.seq,
+            start=starts,
+            end=self.issuer.now,
+        )
 
     def _step(self, node: Node) -> Step:
         kernel = kernel_for(node.op_type, node.domain)
@@ -436,9 +423,10 @@ class Machine:
         goal.ready, goal.by, goal.first = source.ready, source.by, source.first
         goal.on_host = source.on_host
         self.memory.record(goal)
-        self._node(node, kernel="view", engine="-", group=self._group, first_seq=-1, last_seq=-1)
-        self._stage("fused", [node], "view", "-")
-        self._group += 1
+        self.log.node(
+            node, kernel="view", engine="-", group=self.log.group, first_seq=-1, last_seq=-1
+        )
+        self.log.end_group([node], "view", "-")
 
     def _run_on_host(self, node: Node, why: str = "") -> None:
         reads = [self.memory.value(n) for n in node.reads]
@@ -451,36 +439,18 @@ class Machine:
         seen_by_host(self, reads, writes)
         for value in writes:
             self.memory.record(value)
-        self._node(
+        self.log.node(
             node,
             kernel="host",
             engine="host",
-            group=self._group,
+            group=self.log.group,
             first_seq=before,
             last_seq=self.issuer.next_seq - 1,
             start=starts,
             end=self.issuer.now,
             note=why or self.mapper.why_host(node, self.values),
         )
-        self._stage("fused", [node], "host", "host")
-        self._group += 1
-
-    def _stage(self, stage: str, nodes: Sequence[Node], kernel: str, engine: str) -> None:
-        self.stages[stage].append(
-            {
-                "group": self._group,
-                "nodes": [n.index for n in nodes],
-                "kernel": kernel,
-                "engine": engine,
-            }
-        )
-
-    def _node(self, node: Node, **what: Any) -> None:
-        self._recorded.add(node.index)
-        self.recorder.node(node, self._ids(node.inputs), self._ids(node.outputs), **what)
-
-    def _ids(self, names: Sequence[str]) -> tuple[int, ...]:
-        return tuple(self.values[n].id if n in self.values else -1 for n in names)
+        self.log.end_group([node], "host", "host")
 
     def _flush(self) -> None:
         rows, accesses = self.issuer.take()
