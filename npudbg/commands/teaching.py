@@ -283,7 +283,11 @@ CASES: dict[str, TeachingCase] = {
             "the second input is wrong now and then, at its first pixels",
             _pair,
             # 3 x 9 x 9 float32 are 972 bytes: 12 bytes of the last line are the other's.
-            {"target": "rk3588", "host_addresses": {"left": 0x2000_0000, "right": 0x2000_03CC}},
+            {
+                "target": "rk3588",
+                "host_addresses": {"left": 0x2000_0000, "right": 0x2000_03CC},
+                "faults": ("torn-line:tensor=right",),
+            },
         ),
         TeachingCase(
             "never-started",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from npudbg.device import coherency
 from npudbg.device.issue import Issuer
 from npudbg.device.timing import host_cycles, linear_dma_cycles
 from npudbg.device.values import Value
@@ -125,6 +126,16 @@ class HostSide:
             nbytes=nbytes,
         )
 
+    def flush_line(self, tensor: int, address: int) -> None:
+        """The driver cleans a cache line of the host's.
+
+        Args:
+            tensor: Id of the host tensor that it was cleaned for; -1 for none.
+            address: Host address of the line.
+        """
+        line = coherency.line_bytes(self._target.cache)
+        self._maintenance(Kind.FLUSH, tensor, Space.HOST, address, line)
+
     def never_told(self, engine_cycles: int) -> int:
         """Wait for an interrupt that does not come; returns the command."""
         seq, _ = self._issuer.issue(
@@ -153,7 +164,7 @@ class HostSide:
         """Clean or drop cache lines over a range; nothing on a coherent target."""
         if not self._maintain:
             return 0
-        line = self._target.cache.line_bytes or 64
+        line = coherency.line_bytes(self._target.cache)
         _, end = self._issuer.issue(
             kind,
             self._engine,

@@ -129,6 +129,8 @@ class Machine:
         self._touched = self.touch.active
         self.sram = Sram(target.memory.sram_base, self.sram_bytes) if self._touched else None
         self.waits: list[tuple[int, int]] = []
+        self.inputs: Mapping[str, HostBuffer] = {}
+        self.host_ids: Mapping[str, int] = {}
         self.log = NodeLog(graph, self.recorder, self.values)
         self.issuer.stretch = stretching(self.touch, self.values)
 
@@ -150,6 +152,7 @@ class Machine:
             host_ids: Tensor ids already given to the host's records.
         """
         outcome = Outcome()
+        self.inputs, self.host_ids = inputs, host_ids
         self.memory.next_id = max(host_ids.values(), default=-1) + 1
         total = len(self.graph.nodes)
         done = 0

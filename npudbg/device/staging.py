@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npudbg.device.memory import OPEN_BUS, bytes_of
+from npudbg.device import coherency
+from npudbg.device.memory import OPEN_BUS
 from npudbg.device.poking import seen_at_the_end
 from npudbg.device.values import Value
 from npudbg.session.commands import Status
+from npudbg.session.errors import UserError
+from npudbg.session.text import safe
 
 if TYPE_CHECKING:
     from npudbg.device.machine import Machine
@@ -53,8 +56,12 @@ def stage_input(machine: Machine, name: str, buffer: HostBuffer, host_id: int) -
     raw = np.frombuffer(raw_bytes, np.uint8).copy().view(native).reshape(data.shape)
     unflushed = machine.touch.take("missing-flush", tensor=name) is not None
     if unflushed:
-        # What DDR still holds is the frame before; this one was another picture.
-        raw = np.ascontiguousarray(raw[..., ::-1] if raw.ndim else raw)
+        read = coherency.read_unflushed(
+            machine.target.cache, buffer.address - lost, _frame_before(raw), raw_bytes
+        )
+        raw = np.frombuffer(read, native).reshape(data.shape)
+    if machine.touch.take("torn-line", tensor=name) is not None:
+        raw = np.frombuffer(_torn(machine, name, buffer, raw), native).reshape(data.shape)
     stored = machine.numerics.store(raw, name=name)
     value = Value(
         f"{name}@ddr", memory.new_id(), "input", stored.array, native, stored.quantization,
@@ -73,6 +80,37 @@ def stage_input(machine: Machine, name: str, buffer: HostBuffer, host_id: int) -
         machine.issuer.set_status(value.by, Status.FAULT)
     memory.values[name] = value
     memory.record(value)
+
+
+def _frame_before(raw: np.ndarray[Any, Any]) -> bytes:
+    """Return what memory holds of the frame before: another picture, this one mirrored."""
+    return np.ascontiguousarray(raw[..., ::-1] if raw.ndim else raw).tobytes()
+
+
+def _torn(machine: Machine, name: str, buffer: HostBuffer, raw: np.ndarray[Any, Any]) -> bytes:
+    """A neighbour's cache line is written back over what another device put into an input.
+
+    Raises:
+        UserError: The buffer lies on whole lines.
+    """
+    cache, nbytes = machine.target.cache, raw.nbytes
+    others = {n: (b.address, len(b.raw)) for n, b in machine.inputs.items() if n != name and b.raw}
+    beside = coherency.neighbour_of(cache, buffer.address, nbytes, others) if nbytes else None
+    if beside is None:
+        line = coherency.line_bytes(cache)
+        raise UserError(
+            f"--fault torn-line: {safe(name)!r} at {buffer.address:#x} lies on whole cache lines "
+            f"of {line} bytes, which nothing can tear; place it elsewhere with --host-address "
+            f"{safe(name)}={buffer.address + line // 2:#x}"
+        )
+    if beside.name is not None:
+        touched = max(others[beside.name][0], beside.line)
+    else:
+        touched = beside.line if beside.line < buffer.address else buffer.address + nbytes
+    machine.host.flush_line(machine.host_ids.get(beside.name or "", -1), beside.line)
+    return coherency.read_torn(
+        cache, buffer.address, _frame_before(raw), raw.tobytes(), beside.line, touched
+    )
 
 
 def results(machine: Machine) -> dict[str, Any]:
@@ -95,23 +133,28 @@ def results(machine: Machine) -> dict[str, Any]:
     for name in stale:
         value = placed[name]
         # The lines that the host allocated and cleared are still in its cache.
-        outputs[name] = np.zeros_like(outputs[name])
+        held = coherency.read_undropped(
+            machine.target.cache, value.address, bytes(value.array.nbytes), value.array.tobytes()
+        )
         seen = Value(
-            f"{name}@host", memory.new_id(), "output", np.zeros_like(value.array),
+            f"{name}@host", memory.new_id(), "output",
+            np.frombuffer(held, value.array.dtype).reshape(value.array.shape),
             value.model_dtype, value.quantization, producer=value.producer,
         )  # fmt: skip
+        outputs[name] = memory.model_value(seen)
         memory.record(seen)
     return outputs
 
 
 def _write_back(machine: Machine, value: Value, number: int) -> None:
     """A dirty line that covers a part of an output leaves the host's cache after the DMA."""
-    line = machine.target.cache.line_bytes or 64
-    value.data = value.array.copy()
-    raw = bytes_of(value.array)
-    offset = (number * line) % max(raw.size, 1)
-    length = min(line, raw.size - offset)
-    raw[offset : offset + length] = 0
-    machine.host.write_back(value, value.address + offset, length)
-    seq = machine.issuer.next_seq - 1
-    machine.writer.put_payload(seq, bytes(length))
+    array = value.array
+    if not array.nbytes:
+        return
+    # The host had cleared the buffer (memset) and not cleaned it.
+    held, address, length = coherency.after_eviction(
+        machine.target.cache, value.address, bytes(array.nbytes), array.tobytes(), number
+    )
+    value.data = np.frombuffer(held, array.dtype).reshape(array.shape).copy()
+    machine.host.write_back(value, address, length)
+    machine.writer.put_payload(machine.issuer.next_seq - 1, bytes(length))

@@ -21,6 +21,7 @@ from npudbg.layers import (  # noqa: F401
 )
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.trace_torn import torn
 from npudbg.session.commands import Kind, Status
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject
@@ -31,7 +32,7 @@ _NEAR = 4096
 """How far before its transfer an input's FLUSH is looked for: inputs are staged first."""
 
 
-@rule(3, "T301", "T302")
+@rule(3, "T301", "T302", "T353")
 def device_copy(case: Case) -> Iterator[Finding]:
     """Compare what DMA brought with what the host tensor holds."""
     session = case.session
@@ -61,6 +62,9 @@ def device_copy(case: Case) -> Iterator[Finding]:
                 fix=f"allocate the buffer at a multiple of {step:#x}",
                 origin="simulated",
             )
+        if row["status"] != Status.FAULT and (line := torn(case, session, host, copy)):
+            yield line
+            continue
         if row["kind"] != Kind.DMA_LOAD:
             continue  # converted by the host, element by element
         if case.target.cache.coherent is False and not _flushed(session, copy.id, copy.first_seq):

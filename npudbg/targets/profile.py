@@ -59,9 +59,13 @@ class Dma(_Table, frozen=True, kw_only=True):
 
 
 class Cache(_Table, frozen=True, kw_only=True):
-    """Host CPU cache as the device sees it."""
+    """Host CPU cache as the device sees it.
+
+    ``size_bytes``: how much of a buffer the last level can hold before the device sees it.
+    """
 
     line_bytes: int | None = None
+    size_bytes: int | None = None
     coherent: bool | None = None
 
 

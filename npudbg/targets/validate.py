@@ -214,6 +214,7 @@ _CHECKS: dict[str, Check] = {
     "dma.boundary_bytes": _power_of_two,
     "dma.split_cycles": _CYCLES,
     "cache.line_bytes": _power_of_two,
+    "cache.size_bytes": _SIZE,
     "compute.mac_rows": _COUNT,
     "compute.mac_cols": _COUNT,
     "compute.min_steps": _within(0, _MAX_COUNT, f"0 to {_MAX_COUNT} steps"),

@@ -62,6 +62,7 @@ KINDS = (
     "missing-flush",
     "missing-invalidate",
     "late-writeback",
+    "torn-line",
     "hang",
     "lost-interrupt",
     "iommu-fault",
@@ -89,20 +90,35 @@ class Subject:
 
 @dataclass(frozen=True)
 class Truth:
-    """What was injected, and what an exact verdict says."""
+    """What was injected, and what an exact verdict says.
+
+    ``address`` is where the tensor is said to lie on the board, off a cache line.
+    """
 
     spec: str
     code: str
     seq: int | None = None
     tensor: str | None = None
     node: int | None = None
+    address: int | None = None
+
+    def addresses(self) -> dict[str, int]:
+        """Return the host addresses that the run is told."""
+        return {} if self.address is None or self.tensor is None else {self.tensor: self.address}
 
 
-def target() -> Any:
-    """A board with little SRAM and incoherent caches: every kind of fault can happen."""
+def target(*, aligned: bool = True) -> Any:
+    """A board with little SRAM and incoherent caches: every kind of fault can happen.
+
+    Args:
+        aligned: Whether its DMA engine wants aligned buffers.
+    """
     base = targets.load("generic-a57")
     return replace_struct(
-        base, memory=Memory(sram_bytes=256 << 10), operators=type(base.operators)()
+        base,
+        memory=Memory(sram_bytes=256 << 10),
+        operators=type(base.operators)(),
+        dma=base.dma if aligned else replace_struct(base.dma, base_alignment=None),
     )
 
 
@@ -202,6 +218,10 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
     if kind == "missing-flush":
         name = rng.choice(list(subject.arrays))
         return Truth(f'missing-flush:tensor="{name}"', "T350", None, name)
+    if kind == "torn-line":
+        name = rng.choice(list(subject.arrays))
+        address = 0x2000_0000 + 4 * rng.randrange(1, 16)
+        return Truth(f'torn-line:tensor="{name}"', "T353", None, name, address=address)
     if kind in ("missing-invalidate", "late-writeback"):
         if not outputs:
             return None
@@ -290,12 +310,14 @@ def localise(pool: list[Subject], seed: int, number: int) -> Result:
             continue
         try:
             judged = judge_run(
-                Job(model=subject.name, faults=[truth.spec]), subject.graph, target(),
-                subject.arrays,
+                Job(model=subject.name, faults=[truth.spec], host_addresses=truth.addresses()),
+                subject.graph, target(aligned=truth.address is None), subject.arrays,
             )  # fmt: skip
         except UserError as error:
-            # A deadlock needs two transfers in flight; a short tile has one.
-            if "deadlock" in truth.spec or "nothing in this run" in str(error):
+            # A deadlock needs two transfers in flight; a short tile has one.  A line that is
+            # torn needs a neighbour.
+            kind = truth.spec.partition(":")[0]
+            if kind in ("deadlock", "torn-line") or "nothing in this run" in str(error):
                 continue
             raise
         try:

@@ -69,6 +69,39 @@ def test_a_missing_invalidate_leaves_old_values_with_the_host(tmp_path):
     assert only(judged, "T351").evidence["wrong"] == 10
 
 
+PLACES = {"left": 0x2000_0000, "right": 0x2000_03CC}
+
+
+def test_a_torn_line_names_both_buffers_the_line_and_what_was_lost(tmp_path):
+    judged = run(
+        tmp_path, "torn-line:tensor=right", case="torn-line", host_addresses=PLACES,
+        target=targets.load("rk3588"),
+    )  # fmt: skip
+    found = only(judged, "T353")
+    assert (judged.verdict.layer, judged.verdict.code) == (3, "T353")
+    assert found.subject.name == "right"
+    assert found.evidence["neighbour"] == "left"
+    assert found.evidence["line_address"] == 0x2000_03C0
+    assert found.evidence["wrong"] == 13 - 1  # 52 bytes in the line; a middle pixel mirrors itself
+    assert found.evidence["bytes_in_line"] == 0x400 - 0x3CC
+    assert "H113" in {f.code for f in judged.findings}
+
+
+def test_a_line_shared_with_the_heap_is_torn_too(tmp_path):
+    judged = run(
+        tmp_path, "torn-line:tensor=image", target=board(), host_addresses={"image": 0x1000_0020}
+    )
+    found = only(judged, "T353")
+    assert judged.verdict.code == "T353"
+    assert found.evidence["neighbour"] is None
+    assert found.evidence["bytes_in_line"] == 32
+
+
+def test_whole_lines_cannot_be_torn(tmp_path):
+    with pytest.raises(UserError, match="lies on whole cache lines of 64 bytes"):
+        run(tmp_path, "torn-line:tensor=image", host_addresses={"image": 0x1000_0000})
+
+
 def test_b38_a_job_that_completes_no_task(tmp_path):
     judged = run(tmp_path, "hang:node=/stem/conv")
     found = only(judged, "T310")

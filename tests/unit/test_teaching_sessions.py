@@ -20,7 +20,7 @@ VERDICTS = {
     "unnormalised": (2, "I240"),
     "unsupported-operator": (2, "I260"),
     "serial-chain": (0, ""),
-    "torn-line": (0, ""),
+    "torn-line": (3, "T353"),
     "never-started": (3, "T310"),
 }
 
@@ -86,3 +86,8 @@ def test_the_torn_line_is_named():
         # 3 x 9 x 9 float32 end 12 bytes into a line.
         assert 972 % 64 == 12
         assert "0x200003c0" in torn.message
+        # What the device was given: 52 bytes of the second buffer lie in the line.
+        right, copy = session.tensor("right"), session.tensor("right@ddr")
+        host, device = session.array(right), session.array(copy)
+        wrong = np.flatnonzero(host.reshape(-1).astype(device.dtype) != device.reshape(-1))
+        assert wrong.max() == 52 // 4 - 1

@@ -95,6 +95,12 @@ KINDS: dict[str, FaultKind] = {
             "memset of an output buffer without sync_for_device",
         ),
         FaultKind(
+            "torn-line", ("tensor",), (),
+            "a neighbour in the same cache line is written back over what a camera's DMA had put "
+            "into an input: its bytes in that line are those of the frame before",
+            "two buffers on the heap whose boundary falls inside a cache line",
+        ),
+        FaultKind(
             "hang", (), ("node", "tile", "seq"),
             "a kernel starts and never ends",
             "wrong descriptors or weights, an address that does not answer",

@@ -23,7 +23,7 @@ TRANSFER_FAULTS = frozenset(
      "misaligned-dma", "iommu-fault"}
 )  # fmt: skip
 _WEIGHT_FAULTS = frozenset({"weight-bit-flip", "nan-weight", "corrupted-scale"})
-_INCOHERENT = frozenset({"missing-flush", "missing-invalidate", "late-writeback"})
+_INCOHERENT = frozenset({"missing-flush", "missing-invalidate", "late-writeback", "torn-line"})
 _KERNEL_FAULTS = frozenset({"hang", "deadlock"})
 _LENGTH_BITS = 16
 _SHOWN = 3
