@@ -82,6 +82,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def _run_verb(name: str, argv: list[str]) -> int:
     from npudbg.commands.parser import Parser
+    from npudbg.commands.signals import ending_cleanly
 
     if not (sys.warnoptions or os.environ.get("NPUDBG_DEBUG")):
         import warnings
@@ -92,7 +93,8 @@ def _run_verb(name: str, argv: list[str]) -> int:
     parser = Parser(f"npudbg {name}")
     prepare(parser)
     try:
-        return run(parser.parse(argv))
+        with ending_cleanly():
+            return run(parser.parse(argv))
     finally:
         _warn_of_plugins()
 

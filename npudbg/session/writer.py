@@ -13,6 +13,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,12 @@ _COMPACT_BYTES = 4 << 20
 _ROWS_PER_CHUNK = 4096
 
 _pack = msgspec.msgpack.Encoder().encode
+
+
+def _remove(partial: Path) -> None:
+    """Remove a session that was not published, and SQLite's journal of it."""
+    for each in (partial, partial.with_name(partial.name + "-journal")):
+        each.unlink(missing_ok=True)
 
 
 class SessionWriter:
@@ -72,6 +79,8 @@ class SessionWriter:
         self._partial = (
             self.path if self.temporary else self.path.with_name(self.path.name + ".part")
         )
+        # Whatever ends the program between here and publish() leaves no file behind.
+        self._unpublished = weakref.finalize(self, _remove, self._partial)
         try:
             self._partial.unlink(missing_ok=True)
             self._db = sqlite3.connect(self._partial, isolation_level=None, check_same_thread=False)
@@ -225,6 +234,7 @@ class SessionWriter:
         """Put the finished file in its place."""
         if not self.temporary and self._partial.exists():
             self._partial.replace(self.path)
+        self._unpublished.detach()
         return self.path
 
     def close(self, *, status: str = "complete") -> Path:
@@ -236,9 +246,7 @@ class SessionWriter:
         """Close and remove what was written."""
         if not self._closed:
             self._stop(raise_error=False)
-        self._partial.unlink(missing_ok=True)
-        if self.temporary:
-            self.path.unlink(missing_ok=True)
+        self._unpublished()
 
     # -- the thread ----------------------------------------------------------------------
 

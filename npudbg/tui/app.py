@@ -144,3 +144,5 @@ def exit_code(session: Session) -> int:
 def _run(app: Any) -> None:
     # The mouse is of use in lists; everything has a key, too.
     app.run(mouse=True)
+    if app.ended_by:
+        sys.exit(128 + app.ended_by)

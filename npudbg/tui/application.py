@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -36,6 +38,8 @@ class NpudbgApp(App[int]):
     ) -> None:
         """Show a session's screen, or run first.
 
+        ``ended_by`` becomes the number of the signal that ended the program, if one did.
+
         Args:
             screen: The debugger over an open session.
             runner: A run to make first; see :class:`~npudbg.tui.running.RunningScreen`.
@@ -46,6 +50,7 @@ class NpudbgApp(App[int]):
         self._first, self._runner, self._opened = screen, runner, opened
         self.debugger = screen
         self.failure: BaseException | None = None
+        self.ended_by = 0
         self.register_theme(theme.THEME)
         self.theme = theme.chosen()
         if keys:
@@ -58,8 +63,30 @@ class NpudbgApp(App[int]):
         assert self._runner is not None
         return RunningScreen(self._runner)
 
+    def on_mount(self) -> None:
+        """Leave on SIGTERM and SIGHUP with the terminal restored."""
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is None or signal.getsignal(number) is signal.SIG_IGN:
+                continue
+            try:
+                asyncio.get_running_loop().add_signal_handler(number, self._end, number)
+            except (NotImplementedError, RuntimeError, ValueError):
+                return  # not in the main thread: the caller's handlers stay
+
+    def _end(self, number: int) -> None:
+        """A signal came: stop the run, if one is under way, and leave after it."""
+        self.ended_by = number
+        if isinstance(self.screen, RunningScreen):
+            self.screen.action_cancel()
+        else:
+            self.exit()
+
     def on_running_screen_done(self, event: RunningScreen.Done) -> None:
         """The run ended: debug what it recorded, or leave with its error."""
+        if self.ended_by:
+            self.exit()
+            return
         if event.error is not None or event.path is None or self._opened is None:
             self.failure = event.error
             self.exit(2)
