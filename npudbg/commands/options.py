@@ -120,6 +120,11 @@ def _add_device(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--precision", choices=PRECISIONS, help="default: the target's own")
     group.add_argument(
+        "--accumulate",
+        choices=("fp16", "fp32"),
+        help="what sums of fp16 operands run in; default: as the target's profile says",
+    )
+    group.add_argument(
         "--calib",
         metavar="DIR",
         help="int8: take scales from the .npy/.npz inputs of a directory, not from each run",
@@ -204,6 +209,7 @@ def job_from(args: argparse.Namespace) -> Job:
         target=args.target,
         dims=parse_dims(args.dim),
         precision=args.precision,
+        accumulate=args.accumulate,
         calib=args.calib,
         preprocessing=parse_preprocessing(args.layout, args.mean, args.std, args.scale),
         host_addresses=parse_host_addresses(args.host_address),

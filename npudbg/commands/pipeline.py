@@ -36,6 +36,8 @@ class Job:
         target: Profile name or file.
         dims: Open axes by symbol or ``input.AXIS``.
         precision: Number format; None for the profile's own.
+        accumulate: What sums of fp16 operands run in (``fp16``, ``fp32``); None for the
+            profile's own.
         calib: int8: directory of sample inputs that scales are taken from.
         preprocessing: What the model expects of values and layout, by input name
             (``""`` for every input).
@@ -64,6 +66,7 @@ class Job:
     target: str = "generic"
     dims: Mapping[str, int] = field(default_factory=dict)
     precision: str | None = None
+    accumulate: str | None = None
     calib: str | None = None
     preprocessing: Mapping[str, Preprocessing] = field(default_factory=dict)
     host_addresses: Mapping[str, int] = field(default_factory=dict)
@@ -163,6 +166,7 @@ def judge_run(
 
     from npudbg.backends.base import Request
     from npudbg.backends.simulated import Simulated, write_meta
+    from npudbg.commands.accumulating import accumulating
     from npudbg.commands.golden.step import GoldenStep
     from npudbg.commands.rerun import injections, keep
     from npudbg.device.faults.spec import parse as parse_fault
@@ -187,6 +191,7 @@ def judge_run(
             f"{', '.join(target.compute.precisions)}; choose one of these"
         )
     _check_calib(job, precision)
+    target = accumulating(job.accumulate, target, precision, graph)
     hosts = host_tensors(arrays, job.host_addresses, target, loaded=loaded, recorded=recorded)
     case = Case(
         target=target,

@@ -45,6 +45,7 @@ def keep(writer: SessionWriter, job: Job, synthesised: Iterable[str]) -> None:
         atol=job.atol,
         rtol=job.rtol,
         sanitize=job.sanitize,
+        accumulate=job.accumulate,
     )
     writer.set_extra(KEY, way)
 
@@ -95,6 +96,7 @@ def job_of(session: Session) -> tuple[Job, frozenset[str]]:
         atol=way.atol,
         rtol=way.rtol,
         sanitize=way.sanitize,
+        accumulate=way.accumulate,
         options=meta.options,
     )
     return job, frozenset(way.synthesised)

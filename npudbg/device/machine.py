@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npudbg.device import folding
+from npudbg.device.arithmetic import Arithmetic
 from npudbg.device.array import granule
 from npudbg.device.calibration import Calibration
 from npudbg.device.emit import Action, Emitter
@@ -37,6 +38,7 @@ from npudbg.device.tiling import Step, tile_group
 from npudbg.device.touched import StoppedError, TouchedGroup
 from npudbg.device.values import Value
 from npudbg.graph.ir import Graph, Node
+from npudbg.session import sums
 from npudbg.session.commands import Kind, Status
 from npudbg.session.records import MemoryRegion
 from npudbg.session.writer import SessionWriter
@@ -105,10 +107,9 @@ class Machine:
         """Power up."""
         self.graph, self.target, self.writer = graph, target, writer
         self.groups = fuse(graph, Mapper(target, Numerics()).allowed, enabled=fused)
-        self.numerics = Numerics(
+        self.numerics = Numerics.of(
+            target.compute,
             precision,
-            target.compute.saturate,
-            target.compute.flush_subnormals,
             raised_tensors(graph, raised),
             inner_tensors(graph, self.groups) if precision == "int8" else frozenset(),
             calibration,
@@ -117,6 +118,7 @@ class Machine:
         self.touch = Touch.plan(injections, faults, graph, target)
         self._progress, self._cancel = progress, cancel
         self.runner = NodeRunner(graph.opset, graph.ir_version, graph.model.functions)
+        self.arithmetic = Arithmetic(self.runner, self.numerics)
         self.recorder = Recorder(writer, graph)
         self.memory = Residency(graph, target, self.numerics, self.recorder, self.touch)
         self.values, self.ddr = self.memory.values, self.memory.ddr
@@ -196,6 +198,8 @@ class Machine:
         if self.numerics.calibration is not None:
             self.writer.set_extra("calibration", self.numerics.calibration.record())
         self.writer.set_extra("waits", self.waits)
+        if self.arithmetic.noted:
+            self.writer.set_extra(sums.KEY, self.arithmetic.noted)
         self.writer.set_extra(
             "engines_busy", dict(zip(self.issuer.engines, self.issuer.busy, strict=True))
         )
@@ -278,7 +282,8 @@ class Machine:
             proto = folding.declared_type(value, self.graph)
             if proto is not None:
                 types[name] = proto
-        return self.runner.run(node.proto, feeds, types)
+        device = self.mapper.allowed(node)
+        return self.arithmetic.run(node, feeds, types, device=device, note=True)
 
     def _run_on_device(self, nodes: Sequence[Node]) -> None:
         steps = [self._step(node) for node in nodes]

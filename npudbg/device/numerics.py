@@ -15,8 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from npudbg.device.accumulate import Register
 from npudbg.device.calibration import Calibration
+from npudbg.device.rounding import Mode, narrowed
 from npudbg.session.records import Quantization
+from npudbg.targets.profile import Compute
 
 Array = npt.NDArray[Any]
 
@@ -47,6 +50,9 @@ class Numerics:
             activation.
         calibration: int8: parameters chosen from sample inputs; without it each tensor
             is quantised over its own range.
+        rounding: Where a result between two values of fp16 or bf16 goes.
+        register: How sums of fp16 operands round while they run; None: they run in fp32
+            and are rounded once.
     """
 
     precision: str = "fp32"
@@ -55,6 +61,27 @@ class Numerics:
     raised: frozenset[str] = frozenset()
     inside: frozenset[str] = frozenset()
     calibration: Calibration | None = None
+    rounding: Mode = "half-even"
+    register: Register | None = None
+
+    @classmethod
+    def of(
+        cls,
+        compute: Compute,
+        precision: str,
+        raised: frozenset[str] = frozenset(),
+        inside: frozenset[str] = frozenset(),
+        calibration: Calibration | None = None,
+    ) -> Numerics:
+        """Return a profile's rounding; the other arguments are those of the class."""
+        saturate, flush, mode = compute.saturate, compute.flush_subnormals, compute.rounding
+        narrow = compute.accumulator.get("fp16") == "fp16"
+        register = Register(compute.accumulator_block, saturate, flush, mode) if narrow else None
+        return cls(precision, saturate, flush, raised, inside, calibration, mode, register)
+
+    def in_half(self, array: Array, name: str) -> bool:
+        """Whether a tensor with values of the model's type lies in memory as fp16."""
+        return self._goal(array, name, False) == np.float16
 
     def device_dtype(self, model: np.dtype[Any]) -> np.dtype[Any]:
         """Return the type in device memory of a tensor of the model's type."""
@@ -92,8 +119,11 @@ class Numerics:
         array = np.asarray(array, order="C")  # keeps rank 0, unlike ascontiguousarray
         goal = self._goal(array, name, constant)
         if goal == array.dtype:
-            if goal.kind == "f" and (self.saturate and goal.itemsize == 2):
-                array = _saturated(array, F16_MAX)
+            if goal == np.float16:
+                if self.saturate:
+                    array = _saturated(array, F16_MAX)
+                if self.flush:
+                    array = np.where(np.abs(array) < _tiny(goal), goal.type(0), array)
             return Stored(array)
         if goal == np.int8:
             from npudbg.device.quantize import choose, quantize
@@ -106,7 +136,7 @@ class Numerics:
                 array = _saturated(
                     array, F16_MAX if goal.itemsize == 2 and goal.kind == "f" else None
                 )
-            rounded = array.astype(goal)
+            rounded = narrowed(array, goal, self.rounding)
         if self.flush:
             rounded[np.abs(rounded) < _tiny(goal)] = 0
         return Stored(rounded)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from npudbg.device.arithmetic import Arithmetic
 from npudbg.device.calibration import Calibration
 from npudbg.device.fusion import fuse, inner_tensors
 from npudbg.device.mapping import Mapper
@@ -65,14 +66,13 @@ def single_layers(
         UserError: ONNX Runtime refuses a node.
     """
     groups = fuse(graph, Mapper(target, Numerics()).allowed, enabled=fused)
-    numerics = Numerics(
+    numerics = Numerics.of(
+        target.compute,
         precision,
-        target.compute.saturate,
-        target.compute.flush_subnormals,
         inside=inner_tensors(graph, groups) if precision == "int8" else frozenset(),
         calibration=calibration,
     )
-    runner = _Runner(graph, numerics)
+    runner = _Runner(graph, numerics, Mapper(target, numerics))
     golden: dict[str, Any] = dict(inputs)
     uses = {n: len(graph.consumers(n)) for node in graph.nodes for n in node.writes}
     steps = Reference(graph).run(inputs)
@@ -91,9 +91,12 @@ def single_layers(
 
 
 class _Runner:
-    def __init__(self, graph: Graph, numerics: Numerics) -> None:
+    def __init__(self, graph: Graph, numerics: Numerics, mapper: Mapper) -> None:
         self._graph, self._numerics = graph, numerics
-        self._runner = NodeRunner(graph.opset, graph.ir_version, graph.model.functions)
+        self._mapper = mapper
+        self._runner = Arithmetic(
+            NodeRunner(graph.opset, graph.ir_version, graph.model.functions), numerics
+        )
 
     def group(self, group: Sequence[Node], golden: Mapping[str, Any]) -> Iterator[Layer]:
         own: dict[str, Any] = {}
@@ -104,7 +107,7 @@ class _Runner:
             feeds = {}
             for name in dict.fromkeys(node.reads):
                 feeds[name] = own[name] if name in own else self._given(name, golden, half)
-            results, _ = self._runner.run(node.proto, feeds)
+            results, _ = self._runner.run(node, feeds, device=self._mapper.allowed(node))
             for name, result in zip(node.outputs, results, strict=True):
                 if not name:
                     continue

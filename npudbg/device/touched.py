@@ -261,7 +261,7 @@ class TouchedGroup:
             feeds[name] = machine.numerics.load(
                 Stored(operand, value.quantization), value.model_dtype
             )
-        results, _ = machine.runner.run(machine.graph.nodes[step.node].proto, feeds)
+        results, _ = machine.arithmetic.run(machine.graph.nodes[step.node], feeds, device=True)
         return [
             machine.numerics.store(
                 machine.replace.get(name, result), machine.values[name].quantization, name=name

@@ -11,13 +11,22 @@ from npudbg.session.golden import GoldenRecord, GoldenRow
 from npudbg.session.records import Certainty, Finding, Severity, Subject
 from npudbg.session.text import safe
 
-_TOLD_FROM_VALUES = ("range", "saturation", "collapse", "dead-channels", "layout", "shape")
+_TOLD_FROM_VALUES = (
+    "range",
+    "saturation",
+    "collapse",
+    "dead-channels",
+    "layout",
+    "shape",
+    "accumulator",
+)
 _FIX = {
     "range": "keep the node in fp32 or bf16, or scale its operands down",
     "saturation": "calibrate with inputs of this range, or keep the node in a wider type",
     "collapse": "give the parts as separate tensors, or quantise them per channel",
     "dead-channels": "look at these channels' weights and at what they are read from",
     "layout": "transpose one side, or say the layout when the buffer is read",
+    "accumulator": "sum in fp32, or keep the node in fp32",
     "shape": "compare with dumps of the same input sizes",
     "scale": "look for a scale that was applied twice or not at all",
     "offset": "look for a bias or a zero point that was applied twice or not at all",

@@ -1,5 +1,5 @@
-"""Layer 4, output: NaN and Inf with their origin, saturation, collapse, golden values."""
+"""Layer 4, output: NaN and Inf with their origin, sums, saturation, collapse, golden values."""
 
 from __future__ import annotations
 
-from npudbg.layers import golden, output_golden, output_origin, output_values  # noqa: F401
+from npudbg.layers import golden, output_golden, output_origin, output_sums, output_values  # noqa: F401

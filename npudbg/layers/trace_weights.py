@@ -26,7 +26,7 @@ def weights(case: Case) -> Iterator[Finding]:
     from npudbg.layers.constants import Constants
 
     compute = case.target.compute
-    numerics = Numerics(case.precision, compute.saturate, compute.flush_subnormals)
+    numerics = Numerics.of(compute, case.precision)
     constants = Constants(graph, session)
     way = rerun.read(session)
     replaced = way.replaced if way is not None else {}

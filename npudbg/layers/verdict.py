@@ -14,6 +14,7 @@ _RANK = {
     "T310": -1,
     "I201": -1,  # a wrong name explains a missing input
     "T311": 1,  # a kernel refuses what a transfer brought
+    "O407": -1,  # a sum that overflowed is why O401 begins there
     "O402": 1,  # the symptom of O401
     "O404": 2,
     "H130": 1,

@@ -10,7 +10,7 @@ from npudbg.session.records import Origin, Record
 
 Reason = Literal[
     "", "range", "saturation", "collapse", "dead-channels", "layout", "scale", "offset",
-    "precision", "shape",
+    "precision", "shape", "accumulator",
 ]  # fmt: skip
 """Why a tensor differs; ``""`` where it cannot be told."""
 

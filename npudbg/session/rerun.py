@@ -67,6 +67,7 @@ class Rerun(Record, frozen=True):
         atol: Absolute tolerance of that comparison.
         rtol: Relative tolerance of that comparison.
         sanitize: Whether SRAM was checked byte by byte.
+        accumulate: What sums of fp16 operands ran in; None for the profile's own.
     """
 
     fused: bool = True
@@ -83,6 +84,7 @@ class Rerun(Record, frozen=True):
     atol: float | None = None
     rtol: float | None = None
     sanitize: bool = False
+    accumulate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

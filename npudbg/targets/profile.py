@@ -84,6 +84,9 @@ class Compute(_Table, frozen=True, kw_only=True):
     ``weight_channel_bytes``; ``bias_bytes`` (``depthwise_bias_bytes``) is what an
     output channel has there beside its weight (bias, requantisation), by type.
     ``vector_lanes`` elements per cycle for element-wise kernels.
+    ``accumulator`` = type of a running sum by operand type (fp16: fp32 where not stated);
+    ``accumulator_block`` products are added in fp32 before an fp16 sum takes them;
+    ``rounding`` of results to fp16 and bf16 (IEEE 754 names the default half-even).
     """
 
     mac_model: Literal["array", "systolic"] = "array"
@@ -103,6 +106,8 @@ class Compute(_Table, frozen=True, kw_only=True):
     precisions: tuple[str, ...] = ("fp32", "fp16", "bf16", "int8")
     default_precision: Literal["fp32", "fp16", "bf16", "int8"] = "fp32"
     accumulator: dict[str, str] = {}
+    accumulator_block: int = 1
+    rounding: Literal["half-even", "half-away", "toward-zero"] = "half-even"
     saturate: bool = False
     flush_subnormals: bool = False
 

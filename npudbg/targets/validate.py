@@ -97,6 +97,13 @@ def _compute(target: Target) -> Iterator[str]:
         for each in (name, wide):
             if each not in DTYPES:
                 yield f"compute.accumulator.{name[:40]}: no such type{nearest(each, DTYPES)}"
+        if name == "fp16" and wide in DTYPES and wide not in ("fp16", "fp32"):
+            yield f"compute.accumulator.fp16: {wide}; expected fp16 or fp32"
+    if not 1 <= compute.accumulator_block <= _MAX_COUNT:
+        yield (
+            f"compute.accumulator_block: {_shown(compute.accumulator_block)}; "
+            f"expected a number from 1 to {_MAX_COUNT}"
+        )
 
 
 def _operators(target: Target) -> Iterator[str]:

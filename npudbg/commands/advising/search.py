@@ -175,16 +175,20 @@ class _Search:
         """Run once; returns the outputs and the tensors' records with their statistics."""
         from npudbg.backends.base import Request
         from npudbg.backends.simulated import Simulated
+        from npudbg.commands.accumulating import accumulating
         from npudbg.commands.pipeline import host_tensors
         from npudbg.session.reader import Session
         from npudbg.session.writer import SessionWriter
 
         self.runs += 1
-        hosts = host_tensors(self.arrays, {}, self.target, loaded=True)
+        target = self.target
+        if precision != "fp32":
+            target = accumulating(self.job.accumulate, target, precision, self.graph)
+        hosts = host_tensors(self.arrays, {}, target, loaded=True)
         writer = SessionWriter(None, keep_data=False)
         try:
             request = Request(
-                self.graph, self.target, inputs=tuple(i for _, i in hosts), precision=precision,
+                self.graph, target, inputs=tuple(i for _, i in hosts), precision=precision,
                 fused=self.job.fused, raised=frozenset(raised), replace=self.job.replace,
                 calibration=None if precision == "fp32" else self.calibration,
             )  # fmt: skip

@@ -119,6 +119,7 @@ def _setting(session: Session) -> dict[str, Any]:
     if way is not None:
         found |= {
             "fused": way.fused,
+            "accumulate": way.accumulate,
             "faults": list(way.faults),
             "pokes": [_poke(p) for p in way.pokes],
             "kept in the model's type": list(way.raised),

@@ -10,6 +10,8 @@ from npudbg.commands.golden.source import Golden, dequantized
 from npudbg.layers.compare.closeness import closeness, closer
 from npudbg.layers.compare.formats import LEAST_SNR, beyond, coarser, format_of, tolerance
 from npudbg.layers.compare.why import Why, layout, lost_channels, why
+from npudbg.layers.output_sums import evidence, told
+from npudbg.session import sums
 from npudbg.session.errors import UserError
 from npudbg.session.golden import MAX_ROWS, Closeness, GoldenRecord, GoldenRow
 from npudbg.session.text import safe
@@ -33,6 +35,8 @@ _ROLES = ("input", "activation", "output")
 _UNMATCHED = 16
 _SEARCHED = 8
 _LONGEST = 240
+_ROUNDED = ("", "range", "saturation", "scale", "offset", "precision")
+"""Looks of an error that a sum gone wrong in its accumulator explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,7 @@ class _Maker:
         self._left_off = 0
         self._notes = list(golden.notes)
         self._singles = self._single() if asked.mode != "entire" else {}
+        self._sums = {w.node: w for w in sums.read(self._session)}
 
     def values(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         """Yield golden values in the order in which the run made its tensors."""
@@ -223,6 +228,9 @@ class _Maker:
                 layouts=layouts,
                 trusted=self._golden.live,
             )
+            if found.reason in _ROUNDED and record.producer in self._sums:
+                wrong = self._sums[record.producer]
+                found = Why("accumulator", told(wrong), evidence(wrong))
             if not same and found.reason != "layout":
                 found = other
         elif entire.max_abs > 0 and self._joins(record):

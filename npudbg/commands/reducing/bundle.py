@@ -83,6 +83,8 @@ def command(job: Job, files: list[str]) -> str:
     option("target", job.target)
     if job.precision:
         option("precision", job.precision)
+    if job.accumulate:
+        option("accumulate", job.accumulate)
     option("dim", *(f"{k}={n}" for k, n in job.dims.items()))
     for name, what in job.preprocessing.items():
         lead = f"{name}=" if name else ""

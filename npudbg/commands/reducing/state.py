@@ -138,7 +138,7 @@ def fingerprint(
             values = repr(array.tolist()) if text else array.tobytes()
             add(name, array.dtype, array.shape, array.strides, values)
     add(
-        sorted(job.dims.items()), job.precision, sorted(job.preprocessing.items()),
+        sorted(job.dims.items()), job.precision, job.accumulate, sorted(job.preprocessing.items()),
         sorted(job.host_addresses.items()), job.fused, list(job.faults),
         sorted(job.manifest.items(), key=str), sorted(job.raised), *more,
     )  # fmt: skip
