@@ -99,11 +99,6 @@ def _compute(target: Target) -> Iterator[str]:
                 yield f"compute.accumulator.{name[:40]}: no such type{nearest(each, DTYPES)}"
         if name == "fp16" and wide in DTYPES and wide not in ("fp16", "fp32"):
             yield f"compute.accumulator.fp16: {wide}; expected fp16 or fp32"
-    if not 1 <= compute.accumulator_block <= _MAX_COUNT:
-        yield (
-            f"compute.accumulator_block: {_shown(compute.accumulator_block)}; "
-            f"expected a number from 1 to {_MAX_COUNT}"
-        )
 
 
 def _operators(target: Target) -> Iterator[str]:
@@ -228,6 +223,7 @@ _CHECKS: dict[str, Check] = {
     "compute.min_depth_bytes": _within(0, _MAX_COUNT, f"0 to {_MAX_COUNT} bytes"),
     "compute.weight_channel_bytes": _COUNT,
     "compute.mac_positions": _COUNT,
+    "compute.accumulator_block": _COUNT,
     "compute.vector_lanes": _COUNT,
     "compute.kernel_setup_cycles": _CYCLES,
     "compute.dtypes": _each(_one_of(DTYPES)),
