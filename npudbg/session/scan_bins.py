@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 _Array = npt.NDArray[Any]
 
-_MOST_PAIRED = 128
-"""Bins from which a table of pairs would be too large for the cache."""
+_MOST_PAIRED = 256
+"""Bins from which the number of one, and of the end beyond the last, is no byte."""
+
+_ONE = np.ones((), np.int64)
 
 
 class Bins:
@@ -34,9 +36,10 @@ class Bins:
         self.width = float(high) * self.half - self.start
         self.narrow = dtype == np.float32 and _fits_float32(float(low), float(high))
         self.type = np.dtype(np.float32 if self.narrow else np.float64)
-        self.pairs = np.zeros((bins + 1) ** 2 if bins < _MOST_PAIRED else 0, np.int64)
+        self.pairs = np.zeros(1 << 16 if bins < _MOST_PAIRED else 0, np.int64)
         self.single = np.zeros(bins + 1, np.int64)
         self.place = np.empty(0, self.type)
+        self.bytes = np.empty(0, np.uint8)
         self.index = np.empty(0, np.intp)
 
     def add(self, piece: _Array) -> None:
@@ -46,6 +49,7 @@ class Bins:
             return
         if self.place.size < piece.size:
             self.place = np.empty(piece.size, self.type)
+            self.bytes = np.empty(piece.size, np.uint8)
             self.index = np.empty(piece.size // 2, np.intp)
         place = self.place[: piece.size]
         with np.errstate(all="ignore"):
@@ -68,14 +72,12 @@ class Bins:
     def _count(self, place: _Array) -> None:
         half = place.size // 2 if self.pairs.size else 0
         if half:
-            # Two bins as the digits of one number: half as many elements to count, in a
-            # table that still fits the first-level cache.
-            np.floor(place, out=place)
-            low, high = place[:half], place[half : 2 * half]
-            np.multiply(high, self.bins + 1, out=high)
-            np.add(high, low, out=high)
-            np.copyto(self.index[:half], high, casting="unsafe")
-            self.pairs += np.bincount(self.index[:half], minlength=self.pairs.size)
+            # Two bins as the bytes of one number: half as many elements to count, in the
+            # corner of a table that the cache holds.
+            both = self.bytes[: 2 * half]
+            np.copyto(both, place[: 2 * half], casting="unsafe")
+            np.copyto(self.index[:half], both.view(np.uint16))
+            np.add.at(self.pairs, self.index[:half], _ONE)
         rest = place[2 * half :]
         if rest.size:
             self.single += np.bincount(rest.astype(np.intp), minlength=self.single.size)
@@ -86,7 +88,7 @@ class Bins:
         if self.flat:
             total[self.bins // 2] = self.seen
         elif self.pairs.size:
-            table = self.pairs.reshape(self.bins + 1, self.bins + 1)
+            table = self.pairs.reshape(256, 256)[: self.bins + 1, : self.bins + 1]
             total += table.sum(axis=0)
             total += table.sum(axis=1)
         total[self.bins - 1] += total[self.bins]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-CHUNK_BYTES = 1 << 20
-"""Bytes a piece: small against a last-level cache; in smaller ones the calls cost more than the
-second look at memory saves."""
+CHUNK_BYTES = 3 << 17
+"""Bytes a piece: the second look at one comes from a second-level cache of 512 KB; in smaller
+ones the calls cost more than that saves (measured from 64 KB to 1 MB)."""
 
 
 def chunks(

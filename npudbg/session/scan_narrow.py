@@ -9,6 +9,7 @@ that two integer reductions find its range and all that is not finite.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from math import sqrt
 from typing import Any
@@ -20,8 +21,10 @@ from npudbg.session.records import Stats
 from npudbg.session.scan_chunks import chunks
 
 _Array = npt.NDArray[Any]
-_PIECE = 1 << 19
+_PIECE = 1 << 17
 """Bytes a piece where patterns are counted, which NumPy does on 64-bit copies of them."""
+
+_ONE = np.ones((), np.int64)
 
 _FEW = 1 << 15
 """Up to so many elements, looking each value up is quicker than a table of 65,536 counts."""
@@ -80,11 +83,22 @@ def _occurring(array: _Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.i
     elif array.size < _FEW:
         return _values(dtype)[patterns.reshape(-1)], np.ones(array.size, np.int64)
     else:
-        counts = np.zeros(1 << 16, np.int64)
-        for piece in chunks(patterns, nbytes=_PIECE):
-            counts += np.bincount(piece, minlength=1 << 16)
+        counts = _count_pairs(chunks(patterns, nbytes=_PIECE))
     which = np.flatnonzero(counts)
     return _values(dtype)[which], counts[which]
+
+
+def _count_pairs(pieces: Iterable[npt.NDArray[np.uint16]]) -> npt.NDArray[np.int64]:
+    """Return the count of each of the 65,536 patterns."""
+    counts = np.zeros(1 << 16, np.int64)
+    index = np.empty(0, np.intp)
+    for piece in pieces:
+        if index.size < piece.size:
+            index = np.empty(piece.size, np.intp)
+        np.copyto(index[: piece.size], piece)
+        # Unlike bincount this makes no table of 512 KB a piece to be added to the whole.
+        np.add.at(counts, index[: piece.size], _ONE)
+    return counts
 
 
 def _count_bytes(patterns: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
@@ -92,14 +106,16 @@ def _count_bytes(patterns: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     if patterns.size < 1 << 18:
         return np.bincount(patterns.reshape(-1), minlength=256)
     last = np.zeros(256, np.int64)
-    pairs = np.zeros(1 << 16, np.int64)
-    for piece in chunks(patterns, nbytes=_PIECE):
+
+    def halves() -> Iterator[npt.NDArray[np.uint16]]:
         # Two bytes as one 16-bit number: half as many elements to count.
-        even = piece.size - piece.size % 2
-        pairs += np.bincount(piece[:even].view(np.uint16), minlength=1 << 16)
-        if piece.size % 2:
-            last[piece[-1]] += 1
-    table = pairs.reshape(256, 256)
+        for piece in chunks(patterns, nbytes=_PIECE):
+            even = piece.size - piece.size % 2
+            if piece.size % 2:
+                last[piece[-1]] += 1
+            yield piece[:even].view(np.uint16)
+
+    table = _count_pairs(halves()).reshape(256, 256)
     last += table.sum(axis=0)
     last += table.sum(axis=1)
     return last
