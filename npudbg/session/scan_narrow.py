@@ -24,7 +24,10 @@ _Array = npt.NDArray[Any]
 _PIECE = 1 << 17
 """Bytes a piece where patterns are counted, which NumPy does on 64-bit copies of them."""
 
-_ONE = np.ones((), np.int64)
+_ONE = np.ones((), np.int32)
+
+_DRAIN = 1 << 30
+"""Elements after which a table of 32-bit counts (half the cache of 64-bit ones) goes into the whole."""
 
 _FEW = 1 << 15
 """Up to so many elements, looking each value up is quicker than a table of 65,536 counts."""
@@ -91,14 +94,21 @@ def _occurring(array: _Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.i
 def _count_pairs(pieces: Iterable[npt.NDArray[np.uint16]]) -> npt.NDArray[np.int64]:
     """Return the count of each of the 65,536 patterns."""
     counts = np.zeros(1 << 16, np.int64)
+    few = np.zeros(1 << 16, np.int32)
+    seen = 0
     index = np.empty(0, np.intp)
     for piece in pieces:
+        seen += piece.size
+        if seen > _DRAIN:
+            counts += few
+            few[:] = 0
+            seen = piece.size
         if index.size < piece.size:
             index = np.empty(piece.size, np.intp)
         np.copyto(index[: piece.size], piece)
         # Unlike bincount this makes no table of 512 KB a piece to be added to the whole.
-        np.add.at(counts, index[: piece.size], _ONE)
-    return counts
+        np.add.at(few, index[: piece.size], _ONE)
+    return counts + few
 
 
 def _count_bytes(patterns: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:

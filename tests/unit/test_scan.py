@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from npudbg.session import scan_narrow
 from npudbg.session.scan import histogram, scan, scan_fast, scan_histogram
 
 FLOATS = ["f8", "f4", "f2", ">f4", ">f2", ">f8"]
@@ -237,3 +238,13 @@ def test_histogram_of_the_whole_float64_range():
 def test_number_of_bins_is_bounded(bins):
     with pytest.raises(ValueError, match="1 to 4096"):
         histogram(np.ones(3), bins)
+
+
+@pytest.mark.parametrize("name", ["f2", "i1"])
+def test_counts_are_whole_however_often_the_small_table_is_emptied(name, monkeypatch):
+    array = random_array(dtype_of(name), 900_001, 5)
+    with np.errstate(all="ignore"):
+        once = scan_histogram(array, 64)
+        monkeypatch.setattr(scan_narrow, "_DRAIN", 100_000)
+        assert scan_histogram(array, 64) == once
+    check(array)
