@@ -27,7 +27,7 @@ _PIECE = 1 << 17
 _ONE = np.ones((), np.int32)
 
 _DRAIN = 1 << 30
-"""Elements after which a table of 32-bit counts (half the cache of 64-bit ones) goes into the whole."""
+"""Elements after which a table of 32-bit counts (half the size of the whole) is emptied."""
 
 _FEW = 1 << 15
 """Up to so many elements, looking each value up is quicker than a table of 65,536 counts."""
