@@ -234,10 +234,8 @@ def _ranged(tally: _Tally, array: _Array, flags: npt.NDArray[np.bool_] | None) -
                 # a microsecond is a fifteenth of reading a piece.
                 small, large = minimum(whole).item(), maximum(whole).item()
                 if low < small and large < high:
-                    if small < least:
-                        least = small
-                    if large > most:
-                        most = large
+                    least = min(least, small)
+                    most = max(most, large)
                     continue
             piece, small, large = tally.finite(whole)
             if small is None:
