@@ -291,9 +291,15 @@ CASES: dict[str, TeachingCase] = {
         ),
         TeachingCase(
             "never-started",
-            "the driver retries for ever and the host's core is at 100 %",
+            "the first job never ends",
             _clean,
             {"faults": ("hang:node=/stem/conv",)},
+        ),
+        TeachingCase(
+            "missing-device",
+            "the driver retries for ever and the host's core is at 100 %",
+            _clean,
+            {"target": "rk3588", "faults": ("missing-device",)},
         ),
     )
 }

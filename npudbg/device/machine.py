@@ -34,8 +34,9 @@ from npudbg.device.recorder import Recorder
 from npudbg.device.replacing import replacement
 from npudbg.device.residency import Residency
 from npudbg.device.staging import HostBuffer, results, stage_input
+from npudbg.device.stopping import StoppedError
 from npudbg.device.tiling import Step, tile_group
-from npudbg.device.touched import StoppedError, TouchedGroup
+from npudbg.device.touched import TouchedGroup
 from npudbg.device.values import Value
 from npudbg.graph.ir import Graph, Node
 from npudbg.session import sums
@@ -131,6 +132,7 @@ class Machine:
         self._touched = self.touch.active
         self.sram = Sram(target.memory.sram_base, self.sram_bytes) if self._touched else None
         self.waits: list[tuple[int, int]] = []
+        self.attempts = 1
         self.inputs: Mapping[str, HostBuffer] = {}
         self.host_ids: Mapping[str, int] = {}
         self.log = NodeLog(graph, self.recorder, self.values)
@@ -182,7 +184,8 @@ class Machine:
             outcome.status, outcome.message = "hung", "the host was never told that the job ended"
             self.host.never_told(TIMEOUT_CYCLES)
         elif outcome.status == "hung":
-            self.host.never_told(TIMEOUT_CYCLES)
+            for _ in range(self.attempts):
+                self.host.never_told(TIMEOUT_CYCLES)
         elif outcome.status == "complete":
             self._poke_between()
             outcome.outputs = results(self)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npudbg.device import coherency
+from npudbg.device import absence, coherency
 from npudbg.device.memory import OPEN_BUS
 from npudbg.device.poking import seen_at_the_end
+from npudbg.device.stopping import StoppedError
 from npudbg.device.values import Value
 from npudbg.session.commands import Status
 from npudbg.session.errors import UserError
@@ -79,6 +80,12 @@ def stage_input(machine: Machine, name: str, buffer: HostBuffer, host_id: int) -
     if lost:
         machine.issuer.set_status(value.by, Status.FAULT)
     memory.values[name] = value
+    if stored.array is raw:
+        try:
+            absence.strike(machine, value.by)
+        except StoppedError:
+            machine.recorder.never_made.add(value.id)
+            raise
     memory.record(value)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npudbg.device import absence
 from npudbg.device.emit import Action
 from npudbg.device.execute import GroupExecutor
 from npudbg.device.faults.spec import Fault
@@ -16,6 +17,7 @@ from npudbg.device.memory import Bytes, bytes_of
 from npudbg.device.noderunner import NodeError
 from npudbg.device.numerics import Stored
 from npudbg.device.poking import poke, seen_by_load, silent
+from npudbg.device.stopping import StoppedError
 from npudbg.device.tiling import Step
 from npudbg.device.values import Value
 from npudbg.session.commands import Kind, Space, Status
@@ -27,15 +29,6 @@ if TYPE_CHECKING:
 
 _STEP = 64
 """Bytes by which a transfer whose low address bits are missing starts too early."""
-
-
-class StoppedError(Exception):
-    """The device stopped at a command: it hung, or an address was refused."""
-
-    def __init__(self, status: str, seq: int, node: int, message: str) -> None:
-        """Remember where."""
-        super().__init__(message)
-        self.status, self.seq, self.node = status, seq, node
 
 
 class TouchedGroup:
@@ -83,6 +76,7 @@ class TouchedGroup:
             self._settle()
 
     def _one(self, position: int, action: Action) -> None:
+        absence.strike(self.machine, action.seq)
         if action.kind == Kind.KERNEL:
             self._strike_kernel(position, action)
             try:

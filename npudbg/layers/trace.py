@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from npudbg.layers import (  # noqa: F401
+    trace_absent,
     trace_alignment,
     trace_coherency,
     trace_cost,

@@ -7,6 +7,7 @@ from typing import Any
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.trace_absent import never_taken
 from npudbg.session.commands import Kind, Space, Status, kind_name, space_name
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Origin, Subject
@@ -42,7 +43,7 @@ def hung(case: Case) -> Iterator[Finding]:
         return
     for row in stuck:
         yield _hang(session, row, since, jobs, origin)
-    if not stuck:
+    if not stuck and never_taken(session) is None:
         done = sum(1 for n in session.nodes if n.status == "ok" and n.first_seq >= 0)
         last = session.command(int(waiting[0]["seq"]) - 1) if int(waiting[0]["seq"]) else None
         yield finding(

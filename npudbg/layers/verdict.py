@@ -12,6 +12,7 @@ from npudbg.session.records import LAYER_NAMES, Finding, Verdict
 _RANK = {
     "T302": -2,  # a transfer from a wrong address explains a copy that differs
     "T310": -1,
+    "T312": -1,
     "I201": -1,  # a wrong name explains a missing input
     "T311": 1,  # a kernel refuses what a transfer brought
     "O407": -1,  # a sum that overflowed is why O401 begins there

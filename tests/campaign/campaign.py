@@ -65,6 +65,7 @@ KINDS = (
     "torn-line",
     "hang",
     "lost-interrupt",
+    "missing-device",
     "iommu-fault",
     "bank-conflict",
     "clock-drop",
@@ -233,6 +234,9 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
         return Truth(f"hang:seq={seq}", "T310", seq)
     if kind == "lost-interrupt":
         return Truth("lost-interrupt", "T360", None)
+    if kind == "missing-device":
+        first = rows[rows["kind"] <= Kind.DMA_STORE]
+        return Truth("missing-device", "T312", int(first[0]["seq"]))
     if kind == "iommu-fault":
         return Truth(f"iommu-fault:seq={seq}", "T362", seq)
     if kind == "bank-conflict":

@@ -128,6 +128,31 @@ def test_all_tasks_done_and_the_interrupt_lost(tmp_path):
     assert found.evidence["tasks_done"] == 14  # 15 nodes, and Flatten is a view
 
 
+@pytest.mark.parametrize("retries", [0, 5])
+def test_a_device_that_is_not_there(tmp_path, retries):
+    judged = run(tmp_path, f"missing-device:retries={retries}")
+    found = only(judged, "T312")
+    assert judged.verdict.code == "T312"
+    assert found.evidence["attempts"] == retries + 1
+    assert found.evidence["host_busy"] == 1
+    with Session.open(judged.path) as session:
+        rows = session.commands(0, session.n_commands)
+        waits = rows[rows["kind"] == Kind.WAIT]
+        assert found.evidence["waited_cycles"] == (waits["end"] - waits["start"]).sum()
+        device = rows[rows["kind"] <= Kind.DMA_STORE]
+        assert (device["status"] == Status.NOT_STARTED).all()
+        assert len(device) == 1 and device[0]["seq"] == found.subject.seq
+        busy = session.extra("engines_busy")
+        assert sum(v for k, v in busy.items() if k != "host") == 0
+        assert {n.status for n in session.nodes} <= {"not-run", "ok"}
+        assert session.array(session.tensors[int(device[0]["tensor"])]) is None
+
+
+def test_too_many_attempts_are_refused(tmp_path):
+    with pytest.raises(UserError, match="at most 1000"):
+        run(tmp_path, "missing-device:retries=1001")
+
+
 def test_a_deadlock_names_the_circle(tmp_path):
     judged = run(tmp_path, "deadlock:node=/block2/conv")
     circle = only(judged, "T361").evidence["circle"]

@@ -22,7 +22,9 @@ VERDICTS = {
     "serial-chain": (0, ""),
     "torn-line": (3, "T353"),
     "never-started": (3, "T310"),
+    "missing-device": (3, "T312"),
 }
+HUNG = ("never-started", "missing-device")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -30,7 +32,7 @@ def test_each_case_has_a_small_session_that_replays(name):
     path = FOLDER / f"{name}.npudbg"
     assert path.stat().st_size < 500_000
     with Session.open(path) as session:
-        assert session.status == ("hung" if name == "never-started" else "complete")
+        assert session.status == ("hung" if name in HUNG else "complete")
         assert session.n_commands > 0
         verdict = session.verdict
         assert (verdict.layer, verdict.code) == VERDICTS[name]

@@ -116,6 +116,11 @@ KINDS: dict[str, FaultKind] = {
             "a schedule that fills both buffers before it drains one",
         ),
         FaultKind(
+            "missing-device", (), ("retries",),
+            "nothing takes the first command; the driver waits, resets and tries again",
+            "a virtual machine, a container without the device node, a driver that did not probe",
+        ),
+        FaultKind(
             "iommu-fault", (), _PLACE,
             "the address is not mapped: the transfer is refused",
             "a buffer that was unmapped too early, or never mapped",
