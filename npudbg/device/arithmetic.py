@@ -120,7 +120,7 @@ class Arithmetic:
                 reached=told.reached if np.isfinite(told.reached) else None,
                 peak=told.peak,
                 term=told.overflow if overflow else told.last,
-                lost=told.lost,
+                absorbed=told.lost,
                 outputs=int(np.count_nonzero(error > limit)),
                 elements=int(wide.size),
                 block=register.block,

@@ -54,7 +54,7 @@ def told(wrong: WrongSum) -> str:
         )
     else:
         text += (
-            f"stalls at {reached}, exact {wrong.exact:.6g}: {wrong.lost} terms were too small "
+            f"stalls at {reached}, exact {wrong.exact:.6g}: {wrong.absorbed} terms were too small "
             f"to change it, none did after term {wrong.term}"
         )
     return f"{text}; {wrong.outputs} of {wrong.elements} results are as wrong"

@@ -29,7 +29,7 @@ class WrongSum(Record, frozen=True):
         peak: Largest magnitude of the exact running sum.
         term: overflow: the term, from 0, after which it overflowed; stall: the last one that
             changed the sum.
-        lost: Terms other than zero that left the sum as it was.
+        absorbed: Terms other than zero that left the sum as it was.
         outputs: Elements of the output that are as wrong.
         elements: Elements of the output.
         block: Terms that are added before the accumulator takes them.
@@ -44,7 +44,7 @@ class WrongSum(Record, frozen=True):
     reached: float | None
     peak: float
     term: int
-    lost: int
+    absorbed: int
     outputs: int
     elements: int
     block: int = 1
