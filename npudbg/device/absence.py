@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npudbg.device.stopping import StoppedError
-from npudbg.session.commands import Status
 from npudbg.session.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,9 +28,6 @@ def strike(machine: Machine, seq: int) -> None:
     retries = fault.int("retries", RETRIES)
     if retries > MOST:
         raise UserError(f"--fault {KIND}: retries={retries} is too many; at most {MOST}")
-    issuer = machine.issuer
-    issuer.set_status(seq, Status.NOT_STARTED)
-    host = issuer.index["host"]
-    issuer.busy = [cycles if i == host else 0 for i, cycles in enumerate(issuer.busy)]
+    machine.issuer.never_taken(seq)
     machine.attempts = 1 + retries
     raise StoppedError("hung", seq, -1, "nothing took the first command: no device is there")

@@ -54,6 +54,8 @@ class Issuer:
         self.stretch: Stretch | None = None
         self._rows: list[tuple[Any, ...]] = []
         self._accesses: list[tuple[int, ...]] = []
+        # Cycles of each row that its engine was counted busy for.
+        self._counted: list[int] = []
 
     def issue(
         self,
@@ -100,8 +102,9 @@ class Issuer:
             start = max(start, self.now)
         end = start + cycles
         self.free[engine] = max(self.free[engine], end)
-        if after:
-            self.busy[engine] += cycles
+        counted = cycles if after else 0
+        self.busy[engine] += counted
+        self._counted.append(counted)
         self.now = max(self.now, end)
         seq = self.next_seq
         self.next_seq = seq + 1
@@ -129,6 +132,23 @@ class Issuer:
         row = self._rows[seq - first]
         self._rows[seq - first] = (*row[:11], status, *row[12:])
 
+    def never_taken(self, seq: int) -> None:
+        """A command that is not taken yet was queued, and no engine ran it."""
+        at = seq - self.next_seq + len(self._rows)
+        self.set_status(seq, int(Status.NOT_STARTED))
+        self._uncount(at)
+
+    def redirect(self, seq: int, away: int, *, write: bool) -> None:
+        """A transfer that is not taken yet goes ``away`` bytes from where it was to go in DDR."""
+        at = seq - self.next_seq + len(self._rows)
+        row = list(self._rows[at])
+        row[4 if write else 3] += away
+        self._rows[at] = tuple(row)
+        if not write:
+            self._accesses = [
+                (a[0], a[1] + away, *a[2:]) if a[0] == seq else a for a in self._accesses
+            ]
+
     def delay(self, seq: int, after: int) -> None:
         """Let a command that is not taken yet run right after another one has ended."""
         first = self.next_seq - len(self._rows)
@@ -138,17 +158,24 @@ class Issuer:
 
     def cut_after(self, seq: int) -> None:
         """Forget all commands after ``seq``: they were never started."""
-        first = self.next_seq - len(self._rows)
-        del self._rows[seq - first + 1 :]
+        kept = seq - self.next_seq + len(self._rows) + 1
+        for at in range(kept, len(self._rows)):
+            self._uncount(at)
+        del self._rows[kept:], self._counted[kept:]
         self._accesses = [a for a in self._accesses if a[0] <= seq]
         self.next_seq = seq + 1
         self.now = max((row[2] for row in self._rows), default=0)
+
+    def _uncount(self, at: int) -> None:
+        """Take the cycles of a row from its engine."""
+        self.busy[self._rows[at][10]] -= self._counted[at]
+        self._counted[at] = 0
 
     def take(self) -> tuple[Rows, Rows]:
         """Return the commands and accesses recorded since the last call."""
         rows = np.array(self._rows, COMMAND)
         accesses = np.array(self._accesses, ACCESS)
-        self._rows, self._accesses = [], []
+        self._rows, self._accesses, self._counted = [], [], []
         return rows, accesses
 
 

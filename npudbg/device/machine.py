@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npudbg.device import folding
+from npudbg.device import addressing, folding
 from npudbg.device.arithmetic import Arithmetic
 from npudbg.device.array import granule
 from npudbg.device.calibration import Calibration
-from npudbg.device.emit import Action, Emitter
+from npudbg.device.emit import Emitter
 from npudbg.device.execute import Sram
 from npudbg.device.faults.spec import Fault
 from npudbg.device.faults.stretch import stretching
@@ -39,9 +39,9 @@ from npudbg.device.tiling import Step, tile_group
 from npudbg.device.touched import TouchedGroup
 from npudbg.device.values import Value
 from npudbg.graph.ir import Graph, Node
-from npudbg.session import sums
-from npudbg.session.commands import Kind, Status
+from npudbg.session import refusals, sums
 from npudbg.session.records import MemoryRegion
+from npudbg.session.refusals import Refusal
 from npudbg.session.writer import SessionWriter
 from npudbg.targets.profile import Target
 
@@ -123,6 +123,8 @@ class Machine:
         self.recorder = Recorder(writer, graph)
         self.memory = Residency(graph, target, self.numerics, self.recorder, self.touch)
         self.values, self.ddr = self.memory.values, self.memory.ddr
+        self.iommu = self.memory.iommu
+        self.refusals: list[Refusal] = []
         self.issuer = Issuer(target)
         self.emitter = Emitter(target, self.issuer, precision)
         self.mapper = Mapper(target, self.numerics)
@@ -201,6 +203,8 @@ class Machine:
         if self.numerics.calibration is not None:
             self.writer.set_extra("calibration", self.numerics.calibration.record())
         self.writer.set_extra("waits", self.waits)
+        if self.refusals:
+            self.writer.set_extra(refusals.KEY, self.refusals)
         if self.arithmetic.noted:
             self.writer.set_extra(sums.KEY, self.arithmetic.noted)
         self.writer.set_extra(
@@ -337,13 +341,14 @@ class Machine:
         before = self.issuer.next_seq
         starts = self.issuer.now
         actions = self.emitter.group(steps, tiling, self.values)
-        self._check_mask(actions, nodes, before, starts)
-        if self._touched:
-            try:
+        try:
+            if self._touched:
                 TouchedGroup(self, steps, actions).run()
-            except StoppedError as stop:
-                self._stopped(stop, nodes, before, starts)
-                raise
+            else:
+                addressing.check_mask(self, actions, nodes[0].index)
+        except StoppedError as stop:
+            self._stopped(stop, nodes, before, starts)
+            raise
         for node, step in zip(nodes, steps, strict=True):
             for name in node.writes:
                 value = self.values[name]
@@ -367,23 +372,6 @@ class Machine:
                 else 0,
             )
         self.log.end_group(nodes, "+".join(s.kernel.name for s in steps), steps[0].kernel.engine)
-
-    def _check_mask(
-        self, actions: Sequence[Action], nodes: Sequence[Node], before: int, starts: int
-    ) -> None:
-        """An address with more bits than the engine has wires for is refused."""
-        bits = self.target.dma.mask_bits
-        if bits is None or self.ddr_end <= 1 << bits:
-            return
-        for action in actions:
-            value = self.values[action.region.tensor]
-            if action.kind != Kind.KERNEL and (value.address + value.array.nbytes) > 1 << bits:
-                self.issuer.set_status(action.seq, Status.FAULT)
-                stop = StoppedError(
-                    "fault", action.seq, nodes[0].index, f"an address exceeds the {bits}-bit mask"
-                )
-                self._stopped(stop, nodes, before, starts)
-                raise stop
 
     def _stopped(self, stop: StoppedError, nodes: Sequence[Node], before: int, starts: int) -> None:
         """Record a group up to the command at which the device stopped."""

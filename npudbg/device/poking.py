@@ -45,11 +45,24 @@ def poke(machine: Machine, injection: Injection, goals: Mapping[str, Any]) -> No
         return
     now = data
     if injection.flip:
-        now = data ^ _held(machine, injection.address, data.size, goals)
+        now = data ^ held_bytes(machine, injection.address, data.size, goals)
+    overwrite(machine, injection.address, now, goals)
+    silent(machine, injection.after, Space.DDR, injection.address, now)
+
+
+def overwrite(machine: Machine, address: int, now: Bytes, goals: Mapping[str, Any]) -> None:
+    """Change a range of DDR, whatever lies there; records stay as commands had left them.
+
+    Args:
+        machine: The device.
+        address: First byte.
+        now: The bytes.
+        goals: Tensors that a group is making, as DDR holds them so far.
+    """
     for name, value in machine.values.items():
         if value.allocation is None:
             continue
-        offset = injection.address - value.address
+        offset = address - value.address
         if not -now.size < offset < value.array.nbytes:
             continue
         # The recorded bytes belong to the session: change a copy.
@@ -62,8 +75,7 @@ def poke(machine: Machine, injection: Injection, goals: Mapping[str, Any]) -> No
         raw = bytes_of(goals.get(name, value.data))
         low, high = max(offset, 0), min(offset + now.size, raw.size)
         raw[low:high] = now[low - offset : high - offset]
-    machine.ddr.place(injection.address, now.copy())
-    silent(machine, injection.after, Space.DDR, injection.address, now)
+    machine.ddr.place(address, now.copy())
 
 
 def silent(machine: Machine, after: int, space: Space, address: int, data: Bytes) -> None:
@@ -124,7 +136,7 @@ def _changed(machine: Machine, value: Value) -> bytes | None:
     return held if held != recorded.tobytes() else None
 
 
-def _held(machine: Machine, address: int, nbytes: int, goals: Mapping[str, Any]) -> Bytes:
+def held_bytes(machine: Machine, address: int, nbytes: int, goals: Mapping[str, Any]) -> Bytes:
     """Return what DDR holds in a range."""
     out = machine.ddr.read(address, nbytes)
     for name, value in machine.values.items():

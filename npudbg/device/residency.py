@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from npudbg.device.faults.touch import Touch, corrupt_weight
+from npudbg.device.iommu import Iommu
 from npudbg.device.memory import Allocator, Memory
 from npudbg.device.numerics import Numerics
 from npudbg.device.recorder import Recorder
@@ -31,6 +32,7 @@ class Residency:
 
     Attributes:
         values: By name in the graph.
+        iommu: Which addresses the device may use.
         ddr: Contents of DDR with what was left behind; kept up in a touched run only.
     """
 
@@ -42,6 +44,7 @@ class Residency:
         alignment = max(64, target.dma.base_alignment or 1, target.tensor.base_alignment or 1)
         self.map = Allocator(target.memory.ddr_base, target.memory.ddr_bytes, alignment)
         self.ddr = Memory()
+        self.iommu = Iommu(target)
         self.values: dict[str, Value] = {}
         self.outputs = {v.name for v in graph.outputs}
         self.next_id = 0
@@ -95,6 +98,7 @@ class Residency:
         else:
             nbytes = value.array.nbytes
             value.allocation = Allocation(self.map.take(nbytes), nbytes)
+            self.iommu.map(value.address, nbytes)
             if value.static:
                 self.settle(value)
         value.allocation.users += 1
@@ -125,6 +129,7 @@ class Residency:
                 value.allocation.users -= 1
                 if value.allocation.users == 0 and not value.static:
                     self.map.give(value.allocation.address)
+                    self.iommu.unmap(value.allocation.address, value.allocation.nbytes)
 
     def model_value(self, value: Value) -> Any:
         """Return a value in the type that the model declares."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npudbg.device import absence
+from npudbg.device import absence, addressing
 from npudbg.device.emit import Action
 from npudbg.device.execute import GroupExecutor
 from npudbg.device.faults.spec import Fault
@@ -68,6 +68,7 @@ class TouchedGroup:
             else:
                 pokes.setdefault(each.after, []).append(each)
         try:
+            absence.strike(self.machine, first)
             for position, action in enumerate(self.actions):
                 self._one(position, action)
                 for each in pokes.get(action.seq, ()):
@@ -76,7 +77,6 @@ class TouchedGroup:
             self._settle()
 
     def _one(self, position: int, action: Action) -> None:
-        absence.strike(self.machine, action.seq)
         if action.kind == Kind.KERNEL:
             self._strike_kernel(position, action)
             try:
@@ -88,15 +88,21 @@ class TouchedGroup:
             self._keep_result(action)
             self._arrive(position, action)
         else:
-            fault = self.machine.touch.transfer(action)
-            if fault is not None and fault.kind == "iommu-fault":
-                self._stop(action, Status.FAULT, "fault", "the IOMMU refused its address")
-            if action.kind == Kind.DMA_LOAD:
-                self._load(action, fault)
-            else:
-                self._store(action, fault)
+            self._transfer(action)
             return
         self.written[action.seq] = self.sram.view(action.address, action.region.nbytes).tobytes()
+
+    def _transfer(self, action: Action) -> None:
+        machine = self.machine
+        fault = machine.touch.transfer(action)
+        away, refused = addressing.issue(machine, action, fault)
+        if refused is not None:
+            addressing.refuse(machine, refused, self.steps[0].node)
+        if action.kind == Kind.DMA_LOAD:
+            self._load(action, fault, away)
+        else:
+            self._store(action, fault, away)
+        addressing.ended(machine, action, fault)
 
     def _keep_result(self, action: Action) -> None:
         """A tensor that never leaves SRAM is what its kernels made."""
@@ -106,9 +112,12 @@ class TouchedGroup:
             made = self.executor.region(action.region, action.address)
             self.goals[name][slices(action.region.box)] = made
 
-    def _load(self, action: Action, fault: Fault | None) -> None:
-        data = self.executor.packed(action.region)
-        seen_by_load(self.machine, action)
+    def _load(self, action: Action, fault: Fault | None, away: int) -> None:
+        if away:
+            data = addressing.load_from(self.machine, action, away, self.goals)
+        else:
+            data = self.executor.packed(action.region)
+            seen_by_load(self.machine, action)
         if fault is not None and fault.kind == "misaligned-dma":
             data = self._from_below(action, fault.int("bytes", _STEP))
         if fault is not None and fault.kind == "late-dma":
@@ -135,7 +144,7 @@ class TouchedGroup:
                 self.sram.view(address, end)[:] = data[:end]
                 silent(self.machine, action.seq, Space.SRAM, address, data[:end])
 
-    def _store(self, action: Action, fault: Fault | None) -> None:
+    def _store(self, action: Action, fault: Fault | None, away: int) -> None:
         name = action.region.tensor
         self.made.add(name)
         start = action.address
@@ -144,6 +153,10 @@ class TouchedGroup:
         held = np.full(action.region.nbytes, 0xFF, np.uint8)
         low = max(start, self.sram.base)
         held[low - start :] = self.sram.view(low, action.region.nbytes - (low - start))
+        if away:
+            addressing.store_at(self.machine, action, away, held, self.goals)
+            self.machine.issuer.set_status(action.seq, Status.TOUCHED)
+            return
         moved = self._length(fault, held.size)
         box = slices(action.region.box)
         goal, told = self.goals[name], self.machine.recorder.told.get(self.values[name].id)
@@ -205,7 +218,7 @@ class TouchedGroup:
         self.machine.waits += [(first.seq, last.seq), (last.seq, first.seq)]
         for between in rest:
             if first.seq < between.seq < last.seq:
-                self.machine.issuer.set_status(between.seq, Status.NOT_STARTED)
+                self.machine.issuer.never_taken(between.seq)
         self.machine.issuer.set_status(first.seq, Status.HUNG)
         self._stop(last, Status.HUNG, "hung", "two DMA channels wait for each other")
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.made import made
 from npudbg.layers.reference import value_in_fp32
 from npudbg.session.commands import Kind, box_slices
 from npudbg.session.reader import Session
@@ -25,7 +26,7 @@ def non_finite(case: Case) -> Iterator[Finding]:
     session = case.session
     if session is None:
         return
-    dirty = {t.id for t in session.tensors if t.stats is not None and t.stats.nonfinite}
+    dirty = {t.id for t in made(session) if t.stats is not None and t.stats.nonfinite}
     if not dirty:
         return
     origin: Origin = "simulated" if session.meta.backend == "simulated" else "measured"

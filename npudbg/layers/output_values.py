@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.made import made
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Origin, Subject, TensorRecord
 from npudbg.session.text import safe
@@ -31,7 +32,7 @@ def saturated(case: Case) -> Iterator[Finding]:
     session = case.session
     if session is None:
         return
-    for tensor in session.tensors:
+    for tensor in made(session):
         stats = tensor.stats
         if stats is None or tensor.role not in ("activation", "output") or tensor.producer < 0:
             continue
@@ -66,7 +67,7 @@ def constant_output(case: Case) -> Iterator[Finding]:
     session = case.session
     if session is None:
         return
-    for tensor in session.tensors:
+    for tensor in made(session):
         stats = tensor.stats
         if tensor.role != "output" or stats is None or stats.count < 2 or stats.nonfinite:
             continue
@@ -89,7 +90,7 @@ def channels(case: Case) -> Iterator[Finding]:
     session = case.session
     if session is None:
         return
-    for tensor in session.tensors:
+    for tensor in made(session):
         if tensor.role != "output" or tensor.stats is None or len(tensor.shape) < 2:
             continue
         grid = _levels(session, tensor)

@@ -14,7 +14,9 @@ from npudbg.layers import (  # noqa: F401
     trace_hang,
     trace_memory,
     trace_packets,
+    trace_refused,
     trace_sanitize,
+    trace_stray,
     trace_timing,
     trace_transfers,
     trace_waits,
@@ -22,6 +24,7 @@ from npudbg.layers import (  # noqa: F401
 )
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.trace_rows import origin_of
 from npudbg.layers.trace_torn import torn
 from npudbg.session.commands import Kind, Status
 from npudbg.session.reader import Session
@@ -116,7 +119,7 @@ def failed(case: Case) -> Iterator[Finding]:
                 Subject(kind="node", name=safe(record.label), node=record.index),
                 f"{safe(record.label)} ({safe(record.op_type)}) failed: {safe(record.note, 200)}",
                 evidence={"node": record.index},
-                origin="simulated" if session.meta.backend == "simulated" else "imported",
+                origin=origin_of(session),
             )
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.trace_rows import CHUNK, origin_of, with_status
 from npudbg.session.commands import Kind, Status, kind_name
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject
 from npudbg.session.text import safe
 
-_CHUNK = 1 << 16
 _DEVICE = (Kind.DMA_LOAD, Kind.KERNEL, Kind.DMA_STORE)
 
 
@@ -23,7 +25,7 @@ def absent(case: Case) -> Iterator[Finding]:
     if session is None:
         return
     row = never_taken(session)
-    waits = _waits(session)
+    waits = [w for w in with_status(session, Status.HUNG) if w["kind"] == Kind.WAIT]
     if row is None or not waits:
         return
     waited = sum(int(w["end"]) - int(w["start"]) for w in waits)
@@ -51,26 +53,18 @@ def absent(case: Case) -> Iterator[Finding]:
         fix=f"look for the device node on the board first: {looked}"
         if nodes
         else "look for the driver's device node on the board first (ls /dev, dmesg)",
-        origin="simulated" if session.meta.backend == "simulated" else "imported",
+        origin=origin_of(session),
     )
 
 
 def never_taken(session: Session) -> Any | None:
     """Return the first command of a device that took none; None if it took any or had none."""
     first = None
-    for low in range(0, session.n_commands, _CHUNK):
-        rows = session.commands(low, low + _CHUNK)
-        rows = rows[[int(k) in _DEVICE for k in rows["kind"]]]
+    for low in range(0, session.n_commands, CHUNK):
+        rows = session.commands(low, low + CHUNK)
+        rows = rows[np.isin(rows["kind"], _DEVICE)]
         if (rows["status"] != Status.NOT_STARTED).any():
             return None
         if first is None and len(rows):
             first = rows[0]
     return first
-
-
-def _waits(session: Session) -> list[Any]:
-    found: list[Any] = []
-    for low in range(0, session.n_commands, _CHUNK):
-        rows = session.commands(low, low + _CHUNK)
-        found.extend(rows[(rows["kind"] == Kind.WAIT) & (rows["status"] == Status.HUNG)])
-    return found

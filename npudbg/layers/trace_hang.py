@@ -1,4 +1,4 @@
-"""Runs that stopped: what hung, who waits for whom, what was refused."""
+"""Runs that hung: which command, who waits for whom, or whose interrupt was lost."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
 from npudbg.layers.trace_absent import never_taken
-from npudbg.session.commands import Kind, Space, Status, kind_name, space_name
+from npudbg.layers.trace_rows import CHUNK, origin_of, with_status
+from npudbg.session.commands import Kind, Status, kind_name
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Origin, Subject
 from npudbg.session.text import safe
-
-_CHUNK = 1 << 16
 
 
 @rule(3, "T310", "T360", "T361")
@@ -25,7 +24,7 @@ def hung(case: Case) -> Iterator[Finding]:
     rows = with_status(session, Status.HUNG)
     if not rows:
         return
-    origin: Origin = "simulated" if session.meta.backend == "simulated" else "imported"
+    origin = origin_of(session)
     waits = {int(a): int(b) for a, b in session.extra("waits") or ()}
     waiting = [r for r in rows if r["kind"] == Kind.WAIT]
     stuck = [r for r in rows if r["kind"] != Kind.WAIT]
@@ -68,8 +67,8 @@ def _jobs(session: Session) -> dict[str, int]:
     A job is what runs up to a WAIT, as the fence numbers of a driver count it.
     """
     submitted = completed = 0
-    for low in range(0, session.n_commands, _CHUNK):
-        rows = session.commands(low, low + _CHUNK)
+    for low in range(0, session.n_commands, CHUNK):
+        rows = session.commands(low, low + CHUNK)
         status = rows["status"][rows["kind"] == Kind.WAIT]
         submitted += len(status)
         completed += int((status == Status.OK).sum())
@@ -153,60 +152,3 @@ def _circle(waits: Mapping[int, int]) -> list[int]:
                 return cycle[turn:] + cycle[:turn]
             path.append(following)
     return []
-
-
-@rule(3, "T311", "T362")
-def refused(case: Case) -> Iterator[Finding]:
-    """Transfers whose address the IOMMU or the DMA mask refused."""
-    session = case.session
-    if session is None:
-        return
-    mask = case.target.dma.mask_bits
-    for row in with_status(session, Status.FAULT):
-        if row["src_space"] == Space.HOST:
-            continue  # a misaligned host buffer: T302
-        if row["kind"] == Kind.KERNEL:
-            yield _refused_kernel(session, row)
-            continue
-        way = "read" if row["kind"] == Kind.DMA_LOAD else "write"
-        space, address = (
-            (row["src_space"], int(row["src"]))
-            if way == "read"
-            else (row["dst_space"], int(row["dst"]))
-        )
-        name = safe(session.tensors[int(row["tensor"])].name) if row["tensor"] >= 0 else "-"
-        beyond = mask is not None and address >> mask
-        why = f"it exceeds the engine's {mask}-bit mask" if beyond else "it is not mapped"
-        yield finding(
-            "T362",
-            Subject(
-                kind="command", name=name, seq=int(row["seq"]), tensor=int(row["tensor"]),
-                node=int(row["node"]), address=address, space=space_name(space),
-            ),
-            f"command {int(row['seq'])} ({kind_name(row['kind'])} of {name}): address "
-            f"{address:#x} was refused on {way}, {why}",
-            evidence={"address": address, "direction": way, "mask_bits": mask},
-            fix="map the buffer with the device's DMA mask, and keep it mapped until the job ends",
-            origin="simulated" if session.meta.backend == "simulated" else "imported",
-        )  # fmt: skip
-
-
-def _refused_kernel(session: Session, row: Any) -> Finding:
-    node = session.nodes[int(row["node"])]
-    return finding(
-        "T311",
-        Subject(kind="command", name=safe(node.label), seq=int(row["seq"]), node=node.index),
-        f"command {int(row['seq'])} (KERNEL of {safe(node.label)}): {safe(node.note, 200)}",
-        evidence={"node": node.index},
-        fix="look at the transfers that brought its operands",
-        origin="simulated",
-    )
-
-
-def with_status(session: Session, status: int) -> list[Any]:
-    """Return all commands that ended in a given way."""
-    found: list[Any] = []
-    for low in range(0, session.n_commands, _CHUNK):
-        rows = session.commands(low, low + _CHUNK)
-        found.extend(rows[rows["status"] == status])
-    return found

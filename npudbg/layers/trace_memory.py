@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.trace_stray import strays
 from npudbg.session.commands import Kind, Space, kind_name
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject, TensorRecord
@@ -43,10 +44,18 @@ def device_memory(case: Case) -> Iterator[Finding]:
         first = int(read["addr"]) + int(wrong[0]) if len(wrong) else 0
         if not len(wrong) or (first, int(read["by"])) in seen:
             continue
+        if _overwritten(session, first, seq):
+            continue  # T349 is about that
         seen.add((first, int(read["by"])))
         yield _changed(session, read, tensor, wrong, left, got)
         if len(seen) == _MOST:
             return
+
+
+def _overwritten(session: Session, address: int, seq: int) -> bool:
+    """Whether a transfer that had gone astray was the last to write an address."""
+    newest = next((w[0] for w in session.writes(Space.DDR, address, 1, seq - 1)), None)
+    return newest is not None and strays(session, session.command(newest))
 
 
 def _left(

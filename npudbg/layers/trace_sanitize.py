@@ -13,7 +13,9 @@ import numpy as np
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.trace_rows import name_of
 from npudbg.layers.trace_sanitize_exact import exact
+from npudbg.layers.trace_stray import strays
 from npudbg.session.commands import Kind, Space, Status, kind_name, space_name
 from npudbg.session.dtypes import NON_TENSOR
 from npudbg.session.reader import Session
@@ -54,7 +56,10 @@ def _bounds(session: Session, rows: Any) -> Iterator[Finding]:
             mine["dst"] + mine["nbytes"] > region.base + region.nbytes
         )
         for row in mine[out][:_MOST]:
-            yield _outside(session, row, f"{region.space} ends at {region.base + region.nbytes:#x}")
+            if not strays(session, row):
+                yield _outside(
+                    session, row, f"{region.space} ends at {region.base + region.nbytes:#x}"
+                )
     stores = rows[(rows["dst_space"] == int(Space.DDR)) & (rows["tensor"] >= 0)]
     if not len(stores):
         return
@@ -64,7 +69,7 @@ def _bounds(session: Session, rows: Any) -> Iterator[Finding]:
     low, high = base[number], base[number] + size[number]
     out = (stores["dst"] < low) | (stores["dst"] + stores["nbytes"] > high)
     out &= size[number] > 0
-    for row in stores[out][:_MOST]:
+    for row in [r for r in stores[out] if not strays(session, r)][:_MOST]:
         yield _outside(session, row, "it leaves its tensor's buffer")
 
 
@@ -73,10 +78,10 @@ def _outside(session: Session, row: Any, why: str) -> Finding:
     return finding(
         "T380",
         Subject(
-            kind="command", name=_name(session, row), seq=seq, tensor=int(row["tensor"]),
+            kind="command", name=name_of(session, row), seq=seq, tensor=int(row["tensor"]),
             address=address, space=space_name(row["dst_space"]),
         ),
-        f"command {seq} ({kind_name(row['kind'])} of {_name(session, row)}) writes "
+        f"command {seq} ({kind_name(row['kind'])} of {name_of(session, row)}) writes "
         f"{int(row['nbytes'])} bytes at {address:#x}: {why}",
         evidence={"address": address, "bytes": int(row["nbytes"])},
         fix="look at the descriptor's length and strides",
@@ -93,7 +98,7 @@ def _operands(session: Session, low: int, rows: Any) -> Iterator[Finding]:
         yield finding(
             "T381",
             Subject(
-                kind="command", name=_name(session, row), seq=int(read["seq"]),
+                kind="command", name=name_of(session, row), seq=int(read["seq"]),
                 address=int(read["addr"]), space="sram",
             ),
             f"command {int(read['seq'])} ({kind_name(row['kind'])}) reads "
@@ -188,8 +193,3 @@ def _shared(first: TensorRecord, second: TensorRecord, read: int) -> Finding:
         related=(Subject(kind="tensor", name=safe(second.name), tensor=second.id),),
         origin="simulated",
     )
-
-
-def _name(session: Session, row: Any) -> str:
-    number = int(row["tensor"])
-    return safe(session.tensors[number].name) if 0 <= number < len(session.tensors) else "-"

@@ -8,6 +8,7 @@ import numpy as np
 
 from npudbg.layers.case import Case, HostTensor
 from npudbg.layers.findings import finding
+from npudbg.layers.trace_rows import origin_of
 from npudbg.layers.words import of_tensor
 from npudbg.session.commands import Kind, Space
 from npudbg.session.reader import Session
@@ -66,7 +67,7 @@ def torn(case: Case, session: Session, host: HostTensor, copy: TensorRecord) -> 
             Subject(kind="command", seq=flushed),
             *((of_tensor(other),) if other is not None else ()),
         ),
-        origin="simulated" if session.meta.backend == "simulated" else "imported",
+        origin=origin_of(session),
     )
 
 

@@ -11,12 +11,13 @@ import numpy.typing as npt
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
 from npudbg.layers.trace_operands import operands
+from npudbg.layers.trace_rows import name_of
+from npudbg.layers.trace_stray import strays
 from npudbg.layers.transfer_bytes import MAX_SHIFT, Bytes, Source, moved_bytes, shift_of, source_of
 from npudbg.session.commands import Kind, Status, kind_name
 from npudbg.session.contents import Contents
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject
-from npudbg.session.text import safe
 
 _MOST = 8
 _WORD = 4
@@ -45,6 +46,8 @@ def _loads(session: Session) -> Iterator[Finding]:
             continue
         if (seq, -1) in changed:
             continue  # it moved what lay there: T348 is about that
+        if strays(session, row):
+            continue  # it moved something else: T349 is about that
         meant, got = contents.box(row), contents.written(row)
         if meant is None or got is None or meant.size != got.size:
             continue
@@ -65,6 +68,8 @@ def _stores(session: Session) -> Iterator[Finding]:
         for row in rows[(rows["kind"] == Kind.DMA_STORE) & (rows["tensor"] == number)]:
             got = contents.box(row)
             if got is None or row["status"] not in (Status.OK, Status.TOUCHED):
+                continue
+            if strays(session, row):
                 continue
             meant, known = contents.sram(int(row["src"]), got.size, int(row["seq"]))
             if not known.all() or np.array_equal(meant, got):
@@ -99,7 +104,7 @@ def _transfer(
         old: What the destination held before, and where that is known.
         source: Memory around the source.
     """
-    seq, name = int(row["seq"]), _name(session, row)
+    seq, name = int(row["seq"]), name_of(session, row)
     what = f"command {seq} ({kind_name(row['kind'])} of {name})"
     wrong = got != meant
     first = int(wrong.argmax())
@@ -142,8 +147,3 @@ def _transfer(
 
 def _found(code: str, subject: Subject, text: str, evidence: dict[str, Any], fix: str) -> Finding:
     return finding(code, subject, text, evidence=evidence, fix=fix, origin="simulated")
-
-
-def _name(session: Session, row: Any) -> str:
-    number = int(row["tensor"])
-    return safe(session.tensors[number].name) if 0 <= number < len(session.tensors) else "-"

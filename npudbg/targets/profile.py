@@ -42,13 +42,15 @@ class Dma(_Table, frozen=True, kw_only=True):
     ``mask_bits`` is the width of an address that the engine can issue.
     ``overlap`` says whether a transfer runs beside compute.  No burst crosses a multiple
     of ``boundary_bytes`` (AMBA AXI4: 4 KB); one that would is issued as two, which
-    costs ``split_cycles``.
+    costs ``split_cycles``.  ``iommu``: an address that is not mapped is refused; without
+    one it reads whatever lies there, or an open bus.
     """
 
     base_alignment: int | None = None
     length_alignment: int | None = None
     length_bits: int | None = None
     mask_bits: int | None = None
+    iommu: bool = True
     channels: int = 1
     setup_cycles: int = 100
     bytes_per_cycle: float = 16.0

@@ -67,6 +67,8 @@ KINDS = (
     "lost-interrupt",
     "missing-device",
     "iommu-fault",
+    "read-only-page",
+    "truncated-address",
     "bank-conflict",
     "clock-drop",
     "deadlock",
@@ -221,6 +223,9 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
         return Truth(f'missing-flush:tensor="{name}"', "T350", None, name)
     if kind == "torn-line":
         name = rng.choice(list(subject.arrays))
+        array = subject.arrays[name]
+        if not array.ndim or np.array_equal(array, array[..., ::-1], equal_nan=True):
+            return None  # the frame before has the same bytes: nothing is torn
         address = 0x2000_0000 + 4 * rng.randrange(1, 16)
         return Truth(f'torn-line:tensor="{name}"', "T353", None, name, address=address)
     if kind in ("missing-invalidate", "late-writeback"):
@@ -239,6 +244,12 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
         return Truth("missing-device", "T312", int(first[0]["seq"]))
     if kind == "iommu-fault":
         return Truth(f"iommu-fault:seq={seq}", "T362", seq)
+    if kind == "read-only-page":
+        seq = int(stores[rng.randrange(len(stores))]["seq"])
+        return Truth(f"iommu-fault:seq={seq},how=read-only", "T362", seq)
+    if kind == "truncated-address":
+        seq = int(rng.choice([load_row, stores[rng.randrange(len(stores))]])["seq"])
+        return Truth(f"truncated-address:seq={seq}", "T362", seq)
     if kind == "bank-conflict":
         return Truth(f"bank-conflict:seq={seq}", "T370", seq)
     if kind == "clock-drop":

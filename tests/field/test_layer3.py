@@ -11,8 +11,9 @@ import pytest
 
 from npudbg.commands.pipeline import Job, judge_run
 from npudbg.commands.teaching import CASES, load
+from npudbg.debugger.state import State
 from npudbg.render.marks import GOOD, UNKNOWN, layer_mark
-from npudbg.session.commands import Kind, Status
+from npudbg.session.commands import Kind, Space, Status
 from npudbg.session.errors import UserError
 from npudbg.session.reader import Session
 from npudbg.targets import loader as targets
@@ -239,3 +240,120 @@ def test_b39_a_later_job_that_times_out_names_its_fence(tmp_path):
     assert "job 2: 1 of 2 submitted jobs completed, its fence was not signalled" in found.message
     first = only(run(tmp_path, "hang:node=/stem/conv", target=split), "T310")
     assert (first.evidence["submitted"], first.evidence["completed"]) == (1, 0)
+
+
+def paged(**dma):
+    """Return a board whose pages are as small as its buffers are aligned: none is shared."""
+    target = board(**dma)
+    memory = msgspec.structs.replace(target.memory, page_bytes=64)
+    return msgspec.structs.replace(target, memory=memory)
+
+
+@pytest.mark.parametrize(
+    ("fault", "direction", "reason"),
+    [
+        ("iommu-fault:tensor=block1/pw", "write", "unmapped"),
+        ("iommu-fault:tensor=block1/pw,how=unmapped,way=store", "write", "unmapped"),
+        ("iommu-fault:tensor=block1/pw,way=load", "read", "unmapped-early"),
+        ("iommu-fault:tensor=image@ddr,how=early", "read", "unmapped-early"),
+        ("iommu-fault:tensor=block1/pw,how=read-only", "write", "read-only"),
+        ("truncated-address:tensor=block1/pw", "write", "truncated"),
+        ("truncated-address:tensor=block1/pw,way=load,bits=20", "read", "truncated"),
+    ],
+)
+def test_b43_each_mistake_of_a_mapping_is_told_from_the_others(tmp_path, fault, direction, reason):
+    judged = run(tmp_path, fault, target=paged())
+    found = only(judged, "T362")
+    assert judged.verdict.code == "T362" and judged.status == "fault"
+    assert [f.code for f in judged.findings if f.severity == "error"] == ["T362"]
+    assert found.evidence["direction"] == direction
+    assert found.evidence["reason"] == reason
+    assert found.evidence["engine"].startswith("dma")
+    with Session.open(judged.path) as session:
+        row = session.command(found.subject.seq)
+        assert row["status"] == Status.FAULT
+        assert row["kind"] == (Kind.DMA_STORE if direction == "write" else Kind.DMA_LOAD)
+        assert session.n_commands == found.subject.seq + 1  # the job ends there
+        if reason.startswith("unmapped"):
+            assert found.evidence["page"] == found.evidence["address"] // 64 * 64
+
+
+def test_a_page_that_was_unmapped_early_names_who_had_reached_it(tmp_path):
+    judged = run(tmp_path, "iommu-fault:tensor=image@ddr,how=early", target=paged())
+    found = only(judged, "T362")
+    reached = found.evidence["last_reached_by"]
+    assert reached < found.subject.seq
+    with Session.open(judged.path) as session:
+        page = found.evidence["page"]
+        mine = [
+            seq
+            for seq in range(found.subject.seq)
+            for a in session.accesses(seq, seq + 1)
+            if a["addr"] < page + 64 and a["addr"] + a["nbytes"] > page
+        ]
+        assert mine[-1] == reached
+        assert session.tensors[int(session.command(reached)["tensor"])].name == "image@ddr"
+
+
+def test_a_buffer_that_nothing_reaches_after_it_was_unmapped(tmp_path):
+    with pytest.raises(UserError, match="nothing in this run met it"):
+        run(tmp_path, "iommu-fault:tensor=scores,how=early", target=paged())
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("iommu-fault:how=never", "how is unmapped, early or read-only"),
+        ("iommu-fault:how=read-only,way=load", "refuses stores only"),
+        ("iommu-fault", "has no IOMMU"),
+        ("truncated-address:bits=40", "fits in 40 bits"),
+    ],
+)
+def test_mappings_that_cannot_be(tmp_path, fault, text):
+    with pytest.raises(UserError, match=text):
+        run(tmp_path, fault, target=paged(iommu=False))
+
+
+def test_without_an_iommu_a_truncated_read_brings_an_open_bus(tmp_path):
+    fault = "truncated-address:tensor=block1/pw,way=load,bits=20"
+    judged = run(tmp_path, fault, target=board(iommu=False))
+    found = only(judged, "T349")
+    assert judged.verdict.code == "T349" and judged.status == "complete"
+    with Session.open(judged.path) as session:
+        row = session.command(found.subject.seq)
+        tensor = session.tensor("block1/pw")
+        assert tensor.address <= found.evidence["meant"] < tensor.address + tensor.base_nbytes
+        assert found.evidence["address"] == found.evidence["meant"] % (1 << 20) == row["src"]
+        assert set(session.payload(found.subject.seq)) == {0xFF}
+
+
+def test_without_an_iommu_a_truncated_write_destroys_what_lies_there(tmp_path):
+    # Memory begins at 0x1000, so that an address without its upper bits is memory too.
+    low = msgspec.structs.replace(
+        board(iommu=False), memory=Memory(sram_bytes=16_384, ddr_base=0x1000)
+    )
+    with Session.open(run(tmp_path, target=low).path) as session:
+        rows = session.commands(0, session.n_commands)
+        reads = session.accesses(0, session.n_commands)
+        reads = reads[(reads["space"] == Space.DDR) & (reads["operand"] == -1)]
+        seq, bits, read, victim = next(
+            (int(store["seq"]), bits, int(a["seq"]), session.tensors[int(a["tensor"])].name)
+            for store in rows[rows["kind"] == Kind.DMA_STORE]
+            for bits in range(13, 18)
+            if int(store["dst"]) >> bits
+            for a in reads[reads["seq"] > store["seq"]]
+            if a["addr"] <= int(store["dst"]) % (1 << bits) < a["addr"] + a["nbytes"] - 4
+            and session.tensors[int(a["tensor"])].last_seq < store["seq"]
+        )
+    judged = run(tmp_path, f"truncated-address:seq={seq},bits={bits}", target=low)
+    found = only(judged, "T349")
+    assert judged.verdict.code == "T349"
+    assert found.subject.seq == seq and found.evidence["direction"] == "write"
+    assert victim in found.evidence["there"]
+    assert not [f for f in judged.findings if f.code in ("T341", "T348", "T380")]
+    with Session.open(judged.path) as session:
+        row, written = session.command(seq), session.payload(seq)
+        seen = State(session).memory_at(Space.DDR, int(row["dst"]), 4, read)
+        at = int(row["dst"]) - int(session.accesses(read, read + 1)[0]["addr"])
+        assert seen.data == written[:4] == session.observed(read, -1)[at : at + 4]
+        assert seen.writers.tolist() == [seq] * 4

@@ -121,9 +121,16 @@ KINDS: dict[str, FaultKind] = {
             "a virtual machine, a container without the device node, a driver that did not probe",
         ),
         FaultKind(
-            "iommu-fault", (), _PLACE,
-            "the address is not mapped: the transfer is refused",
-            "a buffer that was unmapped too early, or never mapped",
+            "iommu-fault", (), (*_PLACE, "how"),
+            "the transfer is refused: its buffer is not mapped (how=unmapped), was unmapped after "
+            "this transfer (how=early) or is mapped for reading (how=read-only)",
+            "dma_unmap before the job's fence, a buffer of another context, a wrong direction",
+        ),
+        FaultKind(
+            "truncated-address", (), (*_PLACE, "bits"),
+            "the descriptor keeps the low bits of the address (default: all but the highest); the "
+            "IOMMU refuses what is left, and without one other memory is read or written",
+            "a 64-bit address in a 32-bit register or field",
         ),
         FaultKind(
             "bank-conflict", (), (*_PLACE, "factor"),

@@ -10,7 +10,7 @@ from npudbg.device.faults.catalogue import KINDS
 from npudbg.session.errors import UserError
 from npudbg.session.text import safe
 
-_NAMES = frozenset({"tensor", "node", "way", "space"})
+_NAMES = frozenset({"tensor", "node", "way", "space", "how"})
 _FLOATS = frozenset({"factor"})
 
 
@@ -20,7 +20,7 @@ class Fault:
 
     Attributes:
         kind: A key of :data:`~npudbg.device.faults.catalogue.KINDS`.
-        names: Text values by key (``tensor``, ``node``, ``way``, ``space``).
+        names: Text values by key (``tensor``, ``node``, ``way``, ``space``, ``how``).
         numbers: Numbers by key.
     """
 
@@ -72,6 +72,10 @@ def parse(spec: str) -> Fault:
         raise UserError(f"{where}: way is load or store")
     if names.get("space", "sram") not in ("sram", "ddr"):
         raise UserError(f"{where}: space is sram or ddr")
+    if names.get("how", "unmapped") not in ("unmapped", "early", "read-only"):
+        raise UserError(f"{where}: how is unmapped, early or read-only")
+    if names.get("how") == "read-only" and names.get("way", "store") != "store":
+        raise UserError(f"{where}: a mapping for reading refuses stores only")
     return Fault(kind.name, names, numbers)
 
 

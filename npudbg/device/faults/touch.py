@@ -20,7 +20,7 @@ from npudbg.targets.profile import Target
 
 TRANSFER_FAULTS = frozenset(
     {"dropped-dma", "short-dma", "length-overflow", "late-dma", "duplicated-dma",
-     "misaligned-dma", "iommu-fault"}
+     "misaligned-dma", "iommu-fault", "truncated-address"}
 )  # fmt: skip
 _WEIGHT_FAULTS = frozenset({"weight-bit-flip", "nan-weight", "corrupted-scale"})
 _INCOHERENT = frozenset({"missing-flush", "missing-invalidate", "late-writeback", "torn-line"})
@@ -58,12 +58,14 @@ class Touch:
         faults: Faults that have not acted yet.
         replays: Transfers that will be done once more: SRAM address and bytes.
         silent: What came into memory though no command wrote it.
+        unmet: A fault that has changed something which no command has met yet.
     """
 
     injections: tuple[Injection, ...] = ()
     faults: list[Fault] = field(default_factory=list)
     replays: list[tuple[int, Bytes]] = field(default_factory=list)
     silent: list[Silent] = field(default_factory=list)
+    unmet: Fault | None = None
     waiting: list[Injection] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -175,12 +177,15 @@ class Touch:
     def _meets(fault: Fault, action: Action, way: str) -> bool:
         if "seq" in fault.numbers:
             return fault.int("seq", -1) == action.seq
+        if fault.names.get("how") == "read-only" and way == "load":
+            return False  # reading is what such a mapping allows
         name = fault.names.get("tensor")
         if name is not None and name.removesuffix("@ddr") != action.region.tensor.removesuffix(
             "@ddr"
         ):
             return False
-        if fault.names.get("way", "load" if name is None else way) != way:
+        either = name is not None or "how" in fault.names
+        if fault.names.get("way", way if either else "load") != way:
             return False
         return fault.int("tile", action.tile if name is not None else 0) == action.tile
 
@@ -190,9 +195,10 @@ class Touch:
         Raises:
             UserError: Something still waits.
         """
-        if self.faults:
+        left = [*self.faults, *([self.unmet] if self.unmet is not None else [])]
+        if left:
             raise UserError(
-                f"--fault {self.faults[0].kind}: nothing in this run met it; "
+                f"--fault {left[0].kind}: nothing in this run met it; "
                 "check its tensor, tile or command number"
             )
         if self.waiting:
