@@ -3,41 +3,72 @@
 from __future__ import annotations
 
 import os
+import re
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from npudbg.debugger.forks import Forked, Forker
+    from npudbg.debugger.forks import Forked, Progress
+    from npudbg.session.lines import Line
     from npudbg.session.reader import Session
     from npudbg.session.rerun import Changes
 
 _MOST_FORKS = 1000
+_FORK = re.compile(r"\.fork[0-9]{1,4}$")
 
 
-def forker(session: Session) -> Forker | None:
-    """Return what forks a session; None where its run cannot be done again."""
-    if session.meta.backend != "simulated":
-        return None
+class Device:
+    """Does runs of the simulated device again; see :class:`npudbg.debugger.forks.Forker`."""
 
-    def forked(changes: Changes) -> Forked:
-        from npudbg.commands.comparing.sessions import compare
+    def fork(
+        self,
+        session: Session,
+        changes: Changes,
+        *,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Forked:
+        """Do a session's run again with these changes, into a file beside it.
+
+        Raises:
+            CancelledError: ``cancel`` was set before the end; no file is left.
+            UserError: It cannot be done again, or a change does not fit it.
+        """
         from npudbg.commands.forking import fork
-        from npudbg.debugger.forks import Forked
-        from npudbg.render.comparison import short_lines
+        from npudbg.debugger.forks import CancelledError, Forked
         from npudbg.session.reader import Session
 
-        judged = fork(session, changes, save=str(free_name(session.path)))
-        with Session.open(judged.path) as other:
-            lines = short_lines(compare(session, other))
+        save = str(free_name(session.path))
+        judged = fork(session, changes, save=save, progress=progress, cancel=cancel)
+        try:
+            if cancel is not None and cancel.is_set():
+                # A run that is stopped keeps what it had until then; a fork is whole or not there.
+                raise CancelledError("stopped before the end; nothing of the run was kept")
+            with Session.open(judged.path) as other:
+                lines = self.compare(session, other)
+        except BaseException:
+            judged.path.unlink(missing_ok=True)
+            raise
         return Forked(judged.path, tuple(lines))
 
-    return forked
+    def compare(self, a: Session, b: Session) -> list[Line]:
+        """Return the first difference of two runs, and the findings gained and lost.
+
+        Raises:
+            SessionError: One of them is damaged.
+        """
+        from npudbg.commands.comparing.sessions import compare
+        from npudbg.render.comparison import short_lines
+
+        return short_lines(compare(a, b))
 
 
 def free_name(path: Path) -> Path:
     """Return a name beside a session that no file has: ``run.fork1.npudbg``.
 
-    Where nothing can be written there, it lies in the directory for temporary files.
+    A fork's forks are numbered with it.  Where nothing can be written there, it lies in
+    the directory for temporary files.
 
     Raises:
         UserError: There are a thousand forks already.
@@ -49,7 +80,7 @@ def free_name(path: Path) -> Path:
     folder = path.parent
     if not os.access(folder, os.W_OK):
         folder = Path(tempfile.mkdtemp(prefix="npudbg-"))
-    stem = path.name.removesuffix(".npudbg")
+    stem = _FORK.sub("", path.name.removesuffix(".npudbg"))
     for number in range(1, _MOST_FORKS + 1):
         name = folder / f"{stem}.fork{number}.npudbg"
         if not name.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Iterable
@@ -58,16 +59,16 @@ def run(args: argparse.Namespace) -> int:
                 )
             print_session(session, args.session, as_json=args.json, plain=args.plain)
             return int(any(f.severity == "error" for f in session.findings))
-        if args.batch or script:
-            return _batch(session, script)
-        if args.plain or (sys.stdin.isatty() and sys.stdout.isatty() and not interactive()):
-            return _plain(session)
-        if not interactive():
-            return _piped(session)
-        from npudbg.commands.forker import forker
+        prompt = args.plain or (sys.stdin.isatty() and sys.stdout.isatty() and not interactive())
+        if args.batch or script or prompt or not interactive():
+            with contextlib.closing(_interpreter(session)) as interpreter:
+                if args.batch or script:
+                    return _batch(interpreter, script)
+                return _plain(interpreter) if prompt else _piped(interpreter)
+        from npudbg.commands.forker import Device
         from npudbg.tui.app import open_session
 
-        return open_session(session, forker=forker)
+        return open_session(session, forker=Device())
 
 
 class _InOrder(argparse.Action):
@@ -86,10 +87,10 @@ class _InOrder(argparse.Action):
 
 
 def _interpreter(session: Session) -> Interpreter:
-    from npudbg.commands.forker import forker
+    from npudbg.commands.forker import Device
     from npudbg.debugger.interpreter import Interpreter
 
-    return Interpreter(session, _target(session), forker(session))
+    return Interpreter(session, _target(session), Device())
 
 
 def _target(session: Session) -> Any:
@@ -106,13 +107,12 @@ def _target(session: Session) -> Any:
         return None
 
 
-def _batch(session: Session, script: Iterable[tuple[str, str]]) -> int:
+def _batch(interpreter: Interpreter, script: Iterable[tuple[str, str]]) -> int:
     from pathlib import Path
 
     from npudbg.session.errors import UserError
     from npudbg.session.text import safe
 
-    interpreter = _interpreter(session)
     for number, (kind, text) in enumerate(script, 1):
         if kind == "file":
             for _, lines in interpreter.run_script(Path(text)):
@@ -128,12 +128,11 @@ def _batch(session: Session, script: Iterable[tuple[str, str]]) -> int:
     return 0
 
 
-def _piped(session: Session) -> int:
+def _piped(interpreter: Interpreter) -> int:
     """Execute what comes on stdin as a script; where a terminal is there, do not wait for it."""
     from npudbg.session.errors import UserError
     from npudbg.session.text import safe
 
-    interpreter = _interpreter(session)
     if sys.stdin.isatty():
         _print(interpreter.execute("where"))
         _print(interpreter.execute("info findings"))
@@ -152,9 +151,8 @@ def _piped(session: Session) -> int:
     return 0
 
 
-def _plain(session: Session) -> int:
+def _plain(interpreter: Interpreter) -> int:
     """Read lines at a prompt until quit or the end of input."""
-    interpreter = _interpreter(session)
     _complete(interpreter)
     _print(interpreter.execute("where"))
     while not interpreter.wants_quit:

@@ -45,7 +45,7 @@ def show(
     """
     if as_json or headless or plain or not interactive():
         return _headless(work, as_json=as_json, saved=saved, plain=plain, again=again)
-    from npudbg.commands.forker import forker
+    from npudbg.commands.forker import Device
     from npudbg.tui.app import open_run
 
     judged: list[Judged] = []
@@ -55,7 +55,7 @@ def show(
         return judged[-1].path
 
     try:
-        code = open_run(runner, forker=forker)
+        code = open_run(runner, forker=Device())
     finally:
         _forget(judged, saved)
     return exit_code(judged[-1]) if judged else code

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from npudbg.debugger.expressions.tree import Node
 from npudbg.debugger.geometry import Ints
 from npudbg.session.commands import Rows
 from npudbg.session.reader import Session
+
+if TYPE_CHECKING:
+    from npudbg.debugger.context import Context
 
 StopKind = Literal["breakpoint", "watch", "rwatch", "awatch"]
 
@@ -57,6 +61,25 @@ class Matcher(Protocol):
 
 
 @dataclass
+class Location:
+    """What a breakpoint or watchpoint stands on.
+
+    Attributes:
+        text: In words.
+        matcher: Finds its commands.
+        node: The node, where it is one.
+        seq: The command, where it is one.
+        place: How to find it in another session, where that is not what was typed.
+    """
+
+    text: str
+    matcher: Matcher
+    node: int = -1
+    seq: int = -1
+    place: str = ""
+
+
+@dataclass
 class Stop:
     """A breakpoint or watchpoint.
 
@@ -72,6 +95,8 @@ class Stop:
         hits: How often it has been met.
         enabled: Whether it counts.
         temporary: Whether the first stop deletes it.
+        resolve: Finds the same in another session.
+        missing: Why it stops nowhere in this session, or ``""``.
     """
 
     number: int
@@ -85,6 +110,8 @@ class Stop:
     hits: int = 0
     enabled: bool = True
     temporary: bool = False
+    resolve: Callable[[Context], Location] | None = None
+    missing: str = ""
 
     @property
     def title(self) -> str:
@@ -106,6 +133,10 @@ class Table:
         self.stops[stop.number] = stop
         self._next += 1
         return stop
+
+    def take(self, other: Table) -> None:
+        """Hold what another table holds, under the same numbers."""
+        self.stops, self._next = dict(other.stops), other._next
 
     def get(self, number: int) -> Stop:
         """Return one by number.

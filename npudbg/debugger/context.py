@@ -13,10 +13,10 @@ from npudbg.debugger.state import State
 from npudbg.debugger.tensors import Tensors
 from npudbg.session.commands import Kind
 from npudbg.session.reader import Session
-from npudbg.session.rerun import Changes
 
 if TYPE_CHECKING:
     from npudbg.debugger.breakpoints import Table
+    from npudbg.debugger.sessions import Sessions
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Context:
         next_address, next_form: Where an ``x`` without an address goes on, and how.
         listed: Where a ``list`` without a place goes on.
         forker: Does the run again with changes; None where that cannot be done.
-        changes: What ``set`` has changed so far.
+        sessions: All sessions that are open, this one among them.
         wants_quit: Whether ``quit`` was entered.
         width: Columns to keep to.
     """
@@ -67,7 +67,7 @@ class Context:
     next_form: str = ""
     listed: int | None = None
     forker: Forker | None = None
-    changes: Changes = field(default_factory=Changes)
+    sessions: Sessions = field(init=False)
     wants_quit: bool = False
     width: int = 100
 

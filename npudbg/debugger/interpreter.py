@@ -12,14 +12,16 @@ from npudbg.debugger import words
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.expressions.lexer import MOST_CHARS
-from npudbg.debugger.forks import Forker
+from npudbg.debugger.forks import Forked, Forker, Rerun
 from npudbg.debugger.registry import Registry, Verb, completed
+from npudbg.debugger.sessions import Sessions
 from npudbg.debugger.state import View
 from npudbg.debugger.verbs import (
     info,
     listing,
     memory,
     moving,
+    sessions,
     setting,
     stops,
     tracing,
@@ -59,26 +61,27 @@ class ScriptError(UserError):
 
 
 class Interpreter:
-    """The debugger over a session, as lines of text.
+    """The debugger over a session and its forks, as lines of text; close it when done.
 
     Attributes:
         failed: Whether the last line was a mistake.
+        sessions: The session and its forks.
     """
 
     def __init__(self, session: Session, target: Any = None, forker: Forker | None = None) -> None:
         """Stand on the first command.
 
         Args:
-            session: The record.
+            session: The record; it stays the caller's to close.
             target: The profile it ran on, if known (for alignments in ``info life``).
             forker: Does the run again with changes (for ``set``).
         """
-        self.context = Context(session, target, forker=forker)
+        self.sessions = Sessions(session, target, forker)
         self.failed = False
         self.registry = Registry(
             [
                 *moving.VERBS, *stops.VERBS, *values.VERBS, *memory.VERBS, *tracing.VERBS,
-                *listing.VERBS, *info.VERBS, *setting.VERBS, *self._own(),
+                *listing.VERBS, *info.VERBS, *setting.VERBS, *sessions.VERBS, *self._own(),
             ]
         )  # fmt: skip
         self._last = ""
@@ -89,7 +92,7 @@ class Interpreter:
 
     def execute(self, text: str) -> list[Line]:
         """Execute a line; an empty one repeats the last where that makes sense."""
-        before = self.context.cursor.seq
+        before = self._place
         self.failed = False
         try:
             lines = self._execute(text)
@@ -103,8 +106,33 @@ class Interpreter:
                 f"the record contradicts itself here ({type(error).__name__}: {safe(error, 200)})"
             )
             lines = self._mistake([line((text, "error"))])
-        self._moved = self.context.cursor.seq != before
+        self._moved = self._place != before
         return lines
+
+    def rerun(self, text: str) -> Rerun | None:
+        """Return the run that a ``set`` asks for, to be made elsewhere and then adopted.
+
+        None for any other line, also for one that is a mistake: :meth:`execute` tells it.
+        """
+        try:
+            verb, rest = self._split(text)
+            changes = setting.asked(self.context, rest) if verb.name == "set" else None
+            return None if changes is None else self.sessions.rerun(changes)
+        except (UserError, ArithmeticError, LookupError, OSError, TypeError, ValueError):
+            return None
+
+    def adopt(self, rerun: Rerun, forked: Forked) -> list[Line]:
+        """Go to the fork that a run has become."""
+        self.failed, self._last = False, ""
+        try:
+            told = self.sessions.adopt(rerun, forked)
+        except UserError as error:
+            return self._mistake([line((safe(error, 400), "error"))])
+        return sessions.arrived(self.sessions, told, forked.lines)
+
+    def close(self) -> None:
+        """Close the forks."""
+        self.sessions.close()
 
     def completions(self, text: str) -> list[str]:
         """Return whole lines that begin with ``text``, sorted."""
@@ -123,6 +151,16 @@ class Interpreter:
             return sorted(head + found for found in verb.complete(self.context, start))[:500]
         except (UserError, ArithmeticError, LookupError, TypeError, ValueError):
             return []
+
+    @property
+    def context(self) -> Context:
+        """The state in the session that is looked at."""
+        return self.sessions.current.context
+
+    @property
+    def session(self) -> Session:
+        """The session that is looked at."""
+        return self.context.session
 
     @property
     def prompt(self) -> Prompt:
@@ -199,6 +237,10 @@ class Interpreter:
             self._nested -= 1
 
     # -- inside --------------------------------------------------------------------------
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        return self.sessions.current.number, self.context.cursor.seq
 
     def _execute(self, text: str) -> list[Line]:
         if len(text) > 2 * MOST_CHARS:

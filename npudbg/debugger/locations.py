@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from npudbg.debugger import references
-from npudbg.debugger.breakpoints import At, Column, Matcher
+from npudbg.debugger.breakpoints import At, Column, Location, Matcher
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.expressions import parse
@@ -23,23 +22,8 @@ from npudbg.session.text import safe
 
 _IF = re.compile(r"(?:^|\s)if(?=[\s(]|$)")
 _MOST_OF_AN_OPERATOR = 100_000
-
-
-@dataclass
-class Location:
-    """What a breakpoint stands on.
-
-    Attributes:
-        text: In words.
-        matcher: Finds its commands.
-        node: The node, where it is one.
-        seq: The command, where it is one.
-    """
-
-    text: str
-    matcher: Matcher
-    node: int = -1
-    seq: int = -1
+_NUMBERED = "command"
+"""Place of a location that is a command by number: another session may number it otherwise."""
 
 
 def split_condition(text: str) -> tuple[str, str]:
@@ -100,6 +84,30 @@ def locate(context: Context, text: str, *, conditional: bool) -> Location:
     return _bare(context, text, conditional)
 
 
+def again(
+    context: Context, location: Location, text: str, *, conditional: bool
+) -> Callable[[Context], Location]:
+    """Return what finds a location in another session that is open.
+
+    Args:
+        context: Where it was found.
+        location: What was found.
+        text: The words that meant it.
+        conditional: As for :func:`locate`.
+    """
+
+    def named(other: Context) -> Location:
+        return locate(other, location.place or text, conditional=conditional)
+
+    def numbered(other: Context) -> Location:
+        seq = other.sessions.alike(context.session, other.session).counterpart(location.seq)
+        if seq is None:
+            raise DebuggerError(f"no command does what {location.seq} did")
+        return _command(other, str(seq), conditional)
+
+    return numbered if location.place == _NUMBERED else named
+
+
 def _bare(context: Context, text: str, conditional: bool) -> Location:
     session, word = context.session, text.strip("\"'")
     if session.node(word) is not None:
@@ -128,7 +136,7 @@ def _command(context: Context, text: str, conditional: bool) -> Location:
     seq = references.integer(text, "command")
     if not 0 <= seq <= context.cursor.last:
         raise DebuggerError(f"no command {seq}; there are 0 to {context.cursor.last}")
-    return Location(f"command {seq}", At([seq]), seq=seq)
+    return Location(f"command {seq}", At([seq]), seq=seq, place=_NUMBERED)
 
 
 def _node(context: Context, text: str, conditional: bool) -> Location:
@@ -138,7 +146,8 @@ def _node(context: Context, text: str, conditional: bool) -> Location:
         why = record.kernel or record.status
         raise DebuggerError(f"node {safe(record.label, 60)} has no commands ({safe(why, 24)})")
     name = f"node {record.index} {safe(record.label, 60)}"
-    return Location(name, At(seqs if conditional else seqs[:1]), record.index, int(seqs[0]))
+    matcher = At(seqs if conditional else seqs[:1])
+    return Location(name, matcher, record.index, int(seqs[0]), f"node {record.label}")
 
 
 def _operator(context: Context, text: str, conditional: bool) -> Location:
@@ -168,7 +177,8 @@ def _tensor(context: Context, text: str, conditional: bool) -> Location:
         )
     seqs = rows["seq"]
     matcher = At(seqs if conditional else seqs[:1])
-    return Location(f"tensor {ref.text}", matcher, seq=int(seqs[0]))
+    place = f"tensor {ref.record.name}{ref.suffix}"
+    return Location(f"tensor {ref.text}", matcher, seq=int(seqs[0]), place=place)
 
 
 def _kind(context: Context, text: str, conditional: bool) -> Location:
@@ -211,7 +221,8 @@ def _finding(context: Context, text: str, conditional: bool) -> Location:
     seq = finding_seq(context, finding)
     if seq < 0:
         raise DebuggerError(f"finding {safe(finding.code, 12)} points at no command")
-    return Location(f"finding {safe(finding.code, 12)}", At([seq]), seq=seq)
+    name = f"finding {safe(finding.code, 12)}"
+    return Location(name, At([seq]), seq=seq, place=f"finding {finding.code}")
 
 
 def _finding_of(context: Context, text: str) -> Finding | None:

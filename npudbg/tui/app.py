@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +12,10 @@ from npudbg.session.reader import Session
 from npudbg.tui import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from npudbg.debugger.forks import Forker
     from npudbg.tui.port import Live
     from npudbg.tui.running import Runner
     from npudbg.tui.screen import DebuggerScreen
-
-    Forks = Callable[[Session], Forker | None]
 
 
 def open_session(
@@ -26,7 +23,7 @@ def open_session(
     *,
     live: Live | None = None,
     files: Sequence[str] = (),
-    forker: Forks | None = None,
+    forker: Forker | None = None,
 ) -> int:
     """Open a session in the TUI; the plain report where the terminal cannot show one.
 
@@ -34,7 +31,7 @@ def open_session(
         session: A session, or its file.
         live: The running program behind it, if there is one.
         files: Further files for plugins' panels.
-        forker: Returns what does a session's run again, for the verb ``set``.
+        forker: Does a session's run again, for the verb ``set``.
 
     Returns:
         The exit code: 1 if the session holds a finding of severity error, else 0.
@@ -52,14 +49,15 @@ def open_session(
             from npudbg.tui.application import NpudbgApp
 
             screen = make_screen(opened, live=live, files=tuple(files), forker=forker)
-            _run(NpudbgApp(screen=screen, keys=keymap.user_keymap()))
+            with contextlib.closing(screen.port):
+                _run(NpudbgApp(screen=screen, keys=keymap.user_keymap()))
         return exit_code(opened)
     finally:
         if opened is not session:
             opened.close()
 
 
-def open_run(runner: Runner, *, files: Sequence[str] = (), forker: Forks | None = None) -> int:
+def open_run(runner: Runner, *, files: Sequence[str] = (), forker: Forker | None = None) -> int:
     """Run a job on a progress screen, then debug what it recorded.
 
     Args:
@@ -79,8 +77,11 @@ def open_run(runner: Runner, *, files: Sequence[str] = (), forker: Forks | None 
     from npudbg.tui import keymap
     from npudbg.tui.application import NpudbgApp
 
+    recorded: list[Session] = []
+
     def opened(path: Any) -> DebuggerScreen:
-        return make_screen(Session.open(path), files=tuple(files), forker=forker)
+        recorded.append(Session.open(path))
+        return make_screen(recorded[0], files=tuple(files), forker=forker)
 
     app = NpudbgApp(runner=runner, opened=opened, keys=keymap.user_keymap())
     _run(app)
@@ -88,11 +89,9 @@ def open_run(runner: Runner, *, files: Sequence[str] = (), forker: Forks | None 
         raise app.failure
     if app.debugger is None:
         return 130
-    session = app.debugger.session
-    try:
+    app.debugger.port.close()
+    with recorded[0] as session:
         return exit_code(session)
-    finally:
-        session.close()
 
 
 def make_screen(
@@ -100,7 +99,7 @@ def make_screen(
     *,
     live: Live | None = None,
     files: tuple[str, ...] = (),
-    forker: Forks | None = None,
+    forker: Forker | None = None,
 ) -> DebuggerScreen:
     """Return the debugger's screen over an open session."""
     from npudbg.plugins import loading
@@ -108,8 +107,7 @@ def make_screen(
     from npudbg.tui.screen import DebuggerScreen
 
     target = target_of(session)
-    port = InterpreterPort(session, target=target, live=live)
-    port.context.forker = forker(session) if forker is not None else None
+    port = InterpreterPort(session, target=target, live=live, forker=forker)
     return DebuggerScreen(session, port, target=target, plugins=loading.loaded(), files=files)
 
 

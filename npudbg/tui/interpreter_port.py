@@ -9,6 +9,7 @@ from npudbg.render.explained import explained
 from npudbg.session.lines import Line
 
 if TYPE_CHECKING:
+    from npudbg.debugger.forks import Forker
     from npudbg.session.reader import Session
     from npudbg.session.records import Finding
     from npudbg.targets.profile import Target
@@ -21,11 +22,22 @@ class InterpreterPort(Interpreter):
     """Implements :class:`~npudbg.tui.port.Port` over a session, and over a live program."""
 
     def __init__(
-        self, session: Session, *, target: Target | None = None, live: Live | None = None
+        self,
+        session: Session,
+        *,
+        target: Target | None = None,
+        live: Live | None = None,
+        forker: Forker | None = None,
     ) -> None:
-        """Debug ``session``."""
-        super().__init__(session, target)
+        """Debug ``session``; ``forker`` does its run again, for ``set``."""
+        super().__init__(session, target, forker)
         self.live = live
+
+    @property
+    def mode(self) -> str:
+        """Whether this is the session that was opened, or which fork."""
+        number = self.sessions.current.number
+        return "REPLAY" if number == 1 else f"FORK {number}"
 
     def execute(self, text: str) -> list[Line]:
         """Execute a line; a live program's own verbs come first."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from npudbg.session.lines import Line
 
 if TYPE_CHECKING:
+    from npudbg.session.reader import Session
     from npudbg.session.records import Finding
 
 
@@ -44,6 +45,16 @@ class Port(Protocol):
         ...
 
     @property
+    def session(self) -> Session:
+        """The session that the debugger looks at: the one opened, or a fork."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """What it is, for the head line: ``REPLAY``, ``FORK 2``."""
+        ...
+
+    @property
     def wants_quit(self) -> bool:
         """Whether the last line was ``quit``."""
         ...
@@ -64,6 +75,10 @@ class Port(Protocol):
 
     def execute(self, text: str) -> list[Line]:
         """Execute a line of the debugger's language; errors are lines, too."""
+        ...
+
+    def close(self) -> None:
+        """Close the forks that were opened."""
         ...
 
     def completions(self, text: str) -> list[str]:

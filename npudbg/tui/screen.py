@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import Screen
+from textual.widget import Widget
 
 from npudbg.render.findings import subject_text
 from npudbg.render.verdict import deciding
@@ -22,6 +22,7 @@ from npudbg.tui.lineview import LineView
 from npudbg.tui.panes import FindingsPane, HostPane, InputPane, OutputPane, Pane, PluginPane
 from npudbg.tui.prompt import PromptBar
 from npudbg.tui.selection import Selection, finding_of, of_command, resolve, step, subject_of
+from npudbg.tui.sessions import SessionScreen
 from npudbg.tui.sources import Lines
 from npudbg.tui.trace import TracePane
 
@@ -36,7 +37,7 @@ _TRAIL = 200
 _CONSOLE = 5000
 
 
-class DebuggerScreen(Screen[None]):
+class DebuggerScreen(SessionScreen):
     """Tabs where the terminal is small, four linked panes where it is large."""
 
     # The open pane takes the focus, not the first one on the screen.
@@ -78,6 +79,16 @@ class DebuggerScreen(Screen[None]):
 
     def compose(self):
         """Lay out all panes; which are seen is decided by the terminal's size."""
+        yield LineBar(id="head")
+        yield TabBar(id="tabs")
+        yield Vertical(*self.body(), id="body")
+        with Vertical(id="console-box"):
+            yield LineView(id="console")
+        yield PromptBar(self.port.completions)
+        yield LineBar(id="keys")
+
+    def body(self) -> list[Widget]:
+        """See :class:`SessionScreen`."""
         session = self.session
         self.panes = [
             FindingsPane(session, id="findings"),
@@ -93,21 +104,9 @@ class DebuggerScreen(Screen[None]):
                     id=f"plugin{number}", number=number, files=self.files,
                 )
             )  # fmt: skip
-        yield LineBar(id="head")
-        yield TabBar(id="tabs")
-        with Vertical(id="body"):
-            yield self.panes[0]
-            with Horizontal(id="top"):
-                yield self.panes[1]
-                yield self.panes[2]
-                yield from self.panes[5:]
-            with Horizontal(id="bottom"):
-                yield self.panes[3]
-                yield self.panes[4]
-        with Vertical(id="console-box"):
-            yield LineView(id="console")
-        yield PromptBar(self.port.completions)
-        yield LineBar(id="keys")
+        first, host, inputs, trace, output, *more = self.panes
+        bottom = Horizontal(trace, output, id="bottom")
+        return [first, Horizontal(host, inputs, *more, id="top"), bottom]
 
     def on_mount(self) -> None:
         """Open on the first fault."""
@@ -137,7 +136,7 @@ class DebuggerScreen(Screen[None]):
         self.trail.clear()
         self.query_one("#body").visible = True
         if self.focused is None:
-            self._focus_active()
+            self.focus_active()
 
     # -- selection -----------------------------------------------------------------------
 
@@ -145,6 +144,8 @@ class DebuggerScreen(Screen[None]):
         self, subject: Subject, *, finding: int | None = None, pane: Pane | None = None
     ) -> None:
         """Select something; every pane but ``pane`` (where the user moved) goes to it."""
+        if self.changing:
+            return
         number = finding if finding is not None else finding_of(self.session, subject)
         chosen = resolve(self.session, subject, number)
         if chosen.seq is not None and chosen.seq != self.port.seq:
@@ -159,14 +160,18 @@ class DebuggerScreen(Screen[None]):
             del self.trail[:-_TRAIL]
 
     def _follow(self, pane: Pane | None) -> None:
+        if self.changing:
+            return
         for each in self.panes:
             if each.display:
                 each.follow(self.selection, moved=each is pane)
         self._bars()
 
     def _bars(self) -> None:
+        if self.changing:
+            return
         width = self.size.width
-        mode = self.port.live.title if self.port.live is not None else "REPLAY"
+        mode = self.port.live.title if self.port.live is not None else self.port.mode
         number = self.selection.finding
         reason = self.session.findings[number].code if number is not None else self.port.reason
         self.query_one("#head", LineBar).show(
@@ -221,13 +226,14 @@ class DebuggerScreen(Screen[None]):
             self.action_pane(there)
 
     def _pane_of(self, view: LineView) -> Pane | None:
-        return next((p for p in view.ancestors if isinstance(p, Pane)), None)
+        return next((p for p in self.panes if p in view.ancestors and not self.changing), None)
 
     # -- layout --------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
         """Tabs or grid."""
-        self._arrange(event.size.width, event.size.height)
+        if not self.changing:
+            self._arrange(event.size.width, event.size.height)
         self.call_after_refresh(self._follow, None)
 
     def _arrange(self, width: int, height: int) -> None:
@@ -244,8 +250,19 @@ class DebuggerScreen(Screen[None]):
         self.query_one("#top").set_class(bool(shown - {0, 3, 4}), "-shown")
         self.query_one("#bottom").set_class(bool(shown & {3, 4}), "-shown")
 
-    def _focus_active(self) -> None:
-        self.panes[self.active].main.focus()
+    def place_panes(self) -> None:
+        """See :class:`SessionScreen`."""
+        self._arrange(self.size.width, self.size.height)
+
+    def show_all(self) -> None:
+        """See :class:`SessionScreen`."""
+        self.query_one(TracePane).show_breaks()
+        self._follow(None)
+
+    def focus_active(self) -> None:
+        """See :class:`SessionScreen`."""
+        if not self.changing:
+            self.panes[self.active].main.focus()
 
     def action_pane(self, number: int) -> None:
         """Open a pane."""
@@ -254,7 +271,7 @@ class DebuggerScreen(Screen[None]):
             return
         self.active = number
         self._arrange(self.size.width, self.size.height)
-        self._focus_active()
+        self.focus_active()
         self.call_after_refresh(self._follow, None)
 
     def on_tab_bar_picked(self, event: TabBar.Picked) -> None:
@@ -264,7 +281,7 @@ class DebuggerScreen(Screen[None]):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """The pane with the focus is the open one (in the grid)."""
         for number, pane in enumerate(self.panes):
-            if pane in event.widget.ancestors and number != self.active:
+            if pane in event.widget.ancestors and number != self.active and not self.changing:
                 self.active = number
                 self._bars()
 
@@ -315,13 +332,16 @@ class DebuggerScreen(Screen[None]):
         self.printed += [line((f": {safe(text, 400)}", "dim")), *lines]
         del self.printed[:-_CONSOLE]
         self._fill_console()
-        if self.port.seq != before and self.session.n_commands:
+        if self.follow_session():
+            pass
+        elif self.port.seq != before and self.session.n_commands:
             self._remember()
             self.selection = of_command(self.session, self.port.seq)
             self._follow(None)
         else:
             self._bars()
-        self.query_one(TracePane).show_breaks()
+        if not self.changing:
+            self.query_one(TracePane).show_breaks()
         if len(lines) > 1 and not quiet:
             self.query_one("#console-box").add_class("-open")
         elif lines:
@@ -407,7 +427,7 @@ class DebuggerScreen(Screen[None]):
             self.execute(event.text)
             return
         self.query_one(PromptBar).close()
-        self._focus_active()
+        self.focus_active()
         if event.text:
             self.searched = event.text
         self.action_find(1)
@@ -415,7 +435,7 @@ class DebuggerScreen(Screen[None]):
     def on_prompt_bar_left(self) -> None:
         """The panes have the keyboard again."""
         self._bars()
-        self._focus_active()
+        self.focus_active()
 
     def on_prompt_bar_candidates(self, event: PromptBar.Candidates) -> None:
         """Show how a line could go on."""
@@ -444,7 +464,7 @@ class DebuggerScreen(Screen[None]):
         self.query_one("#console-box").remove_class("-open")
         if self.zoomed:
             self.action_zoom()
-        self._focus_active()
+        self.focus_active()
 
     def _fill_console(self) -> None:
         view = self.query_one("#console", LineView)

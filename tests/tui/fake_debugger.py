@@ -14,7 +14,7 @@ class FakeDebugger:
     def __init__(self, session, live=None):
         self.session, self.live = session, live
         self.simulated, self.wants_quit = True, False
-        self.seq, self.reason = 0, "start"
+        self.seq, self.reason, self.mode = 0, "start", "REPLAY"
         self.breaks: set[int] = set()
         self.executed: list[str] = []
 

@@ -9,6 +9,7 @@ from npudbg.debugger.verbs import info_graph, info_run
 from npudbg.debugger.verbs.info_dma import dma
 from npudbg.debugger.verbs.info_life import life
 from npudbg.debugger.verbs.moving import bookmark_lines, places
+from npudbg.debugger.verbs.sessions import session_list
 from npudbg.debugger.verbs.stops import stop_lines, tensors
 from npudbg.debugger.verbs.values import display_lines
 from npudbg.session.lines import Line, line
@@ -48,6 +49,7 @@ TOPICS: dict[str, Run] = {
     "life": life,
     "display": _display,
     "bookmarks": _bookmarks,
+    "sessions": session_list,
 }
 """What there is information about."""
 _SHORT = {"b": "breakpoints", "break": "breakpoints", "r": "registers", "t": "tensor",

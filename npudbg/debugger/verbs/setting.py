@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from npudbg.debugger import references
+from npudbg.debugger import changed, references
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.registry import Verb, completed
+from npudbg.debugger.verbs.sessions import arrived
+from npudbg.debugger.verbs.stops import tensors
 from npudbg.session.commands import Space, space_name
 from npudbg.session.lines import Line, line
 from npudbg.session.rerun import Changes, Poke
@@ -17,40 +17,46 @@ _USAGE = "set ADDR = BYTES | tensor T = FILE | precision NODE fp32 | fault SPEC 
 _WORDS = ("clear", "fault", "nofault", "precision", "tensor")
 
 
-def _set(context: Context, text: str) -> list[Line]:
-    if not text:
-        return _listed(context.changes)
+def asked(context: Context, text: str) -> Changes | None:
+    """Return what a ``set`` changes; None if it makes no run.
+
+    Raises:
+        DebuggerError: It cannot be understood.
+        UserError: A file that it names cannot be read.
+    """
     word, _, rest = text.partition(" ")
     rest = rest.strip()
-    if text == "clear":
-        context.changes = Changes()
-        return [line("no changes; the next set starts from the run as it was recorded")]
+    if not text or text == "clear":
+        return None
     if word == "tensor":
-        changes = _tensor(context, rest)
-    elif word == "precision":
-        changes = _precision(context, rest)
-    elif word == "fault":
-        changes = _fault(context, rest)
-    elif word == "nofault":
-        changes = _no_fault(context, rest or "all")
-    else:
-        changes = _poke(context, text)
-    if context.forker is None:
-        raise DebuggerError(
-            "nothing here can run the device again; see npudbg fork for a saved session"
-        )
-    forked = context.forker(changes)
-    context.changes = changes
-    return [
-        *_listed(changes),
-        *forked.lines,
-        line(("session: ", "dim"), safe(forked.path, 300)),
-        line(("open it with npudbg replay; set clear forgets the changes", "dim")),
-    ]
+        return _tensor(context, rest)
+    if word == "precision":
+        return _precision(context, rest)
+    if word == "fault":
+        if not rest:
+            raise DebuggerError("set fault what? as --fault takes it: dropped-dma:tensor=conv1")
+        return Changes(faults=(rest,))
+    if word == "nofault":
+        return Changes(without=(rest or "all",))
+    return _poke(context, text)
+
+
+def _set(context: Context, text: str) -> list[Line]:
+    changes = asked(context, text)
+    sessions = context.sessions
+    if changes is not None:
+        rerun = sessions.rerun(changes)
+        forked = rerun.run()
+        return arrived(sessions, sessions.adopt(rerun, forked), forked.lines)
+    if text != "clear":
+        return _listed(context)
+    if sessions.current.number == 1:
+        return [line("no changes; the next set starts from the run as it was recorded")]
+    return arrived(sessions, sessions.go(1))
 
 
 def _poke(context: Context, text: str) -> Changes:
-    """Return the changes with bytes written after the command at the cursor."""
+    """Return the change of bytes after the command at the cursor."""
     from npudbg.session.pokes import parse_data
 
     place, equals, data_text = text.partition("=")
@@ -70,7 +76,7 @@ def _poke(context: Context, text: str) -> Changes:
         data=data,
         flip=flip,
     )
-    return replace(context.changes, pokes=(*context.changes.pokes, poke))
+    return Changes(pokes=(poke,))
 
 
 def _tensor(context: Context, text: str) -> Changes:
@@ -88,7 +94,7 @@ def _tensor(context: Context, text: str) -> Changes:
     # The device's copy of an input has the input's values.
     base = ref.record.name.removesuffix("@ddr")
     known = base if context.session.tensor(base) is not None else ref.record.name
-    return replace(context.changes, replace={**context.changes.replace, known: arrays[0]})
+    return Changes(replace={known: arrays[0]})
 
 
 def _precision(context: Context, text: str) -> Changes:
@@ -97,45 +103,26 @@ def _precision(context: Context, text: str) -> Changes:
         raise DebuggerError(
             "expected set precision NODE fp32: a node's results are kept in the model's own type"
         )
-    record = references.node(context, name)
-    return replace(context.changes, raised=context.changes.raised | {record.label})
+    return Changes(raised=frozenset({references.node(context, name).label}))
 
 
-def _fault(context: Context, text: str) -> Changes:
-    if not text:
-        raise DebuggerError("set fault what? as --fault takes it: dropped-dma:tensor=conv1")
-    before = context.changes
-    return replace(
-        before,
-        faults=(*before.faults, text),
-        without=tuple(w for w in before.without if w != text),
-    )
-
-
-def _no_fault(context: Context, spec: str) -> Changes:
-    """Return the changes without a fault: of these changes, else of the recorded run."""
-    before = context.changes
-    left = tuple(f for f in before.faults if spec not in ("all", f, f.partition(":")[0].strip()))
-    if len(left) < len(before.faults) and spec != "all":
-        return replace(before, faults=left)
-    return replace(before, faults=left, without=tuple(dict.fromkeys((*before.without, spec))))
-
-
-def _listed(changes: Changes) -> list[Line]:
-    found = [
-        line(
-            (f"  {p.space}:{p.address:#010x} ", "address"),
-            f"{'^' if p.flip else ''}= {safe(p.data[:16].hex(' '), 60)}"
-            f"{' …' if len(p.data) > 16 else ''} after command {p.after}",
-        )
-        for p in changes.pokes
-    ]
-    found += [line(f"  tensor {safe(n, 60)} = values of a file") for n in changes.replace]
-    found += [line(f"  precision {safe(n, 60)} fp32") for n in sorted(changes.raised)]
-    found += [line(f"  fault {safe(spec, 100)}") for spec in changes.faults]
-    found += [line(f"  nofault {safe(spec, 100)}") for spec in changes.without]
+def _listed(context: Context) -> list[Line]:
+    chain = context.sessions.changes()
+    found = [line(f"  {each}") for _, changes in chain for each in changed.words(changes)]
     title = "changes to the recorded run" if found else "no changes to the recorded run"
     return [line((title, "title")), *found]
+
+
+def _complete(context: Context, start: str) -> list[str]:
+    word, space, rest = start.partition(" ")
+    if not space:
+        return completed(_WORDS, start)
+    if word == "tensor" and "=" not in rest:
+        return [f"{word} {name}" for name in tensors(context, rest)]
+    if word == "precision":
+        labels = (n.label for n in context.session.nodes[:5000] if n.label.isprintable())
+        return [f"{word} {name}" for name in completed((f"{label} fp32" for label in labels), rest)]
+    return []
 
 
 VERBS = (
@@ -143,13 +130,15 @@ VERBS = (
         "set",
         _set,
         _USAGE,
-        "do the run again with something changed, into a session of its own",
+        "do the run again with something changed, and go to where you stand in the fork",
         "Changing",
-        complete=lambda _, start: completed(_WORDS, start),
+        complete=_complete,
         more=(
             "BYTES go after the command at the cursor: 01 02, f32:nan, f16:1.5,2; ^80 flips bits",
-            "Changes add up: set alone lists them, set clear forgets them.",
-            "npudbg compare shows the two sessions side by side.",
+            "Each fork is a session of its own: info sessions lists them, session N goes to one.",
+            "Changes add up: a set in a fork forks the fork. Breakpoints, watchpoints and displays",
+            "come along; the cursor and bookmarks stay at the same commands where they exist.",
+            "set alone lists the changes; set clear goes back to the run as it was recorded.",
         ),
     ),
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from npudbg.debugger import references
-from npudbg.debugger.breakpoints import Matcher, Stop, StopKind
+from npudbg.debugger.breakpoints import Location, Stop, StopKind
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
-from npudbg.debugger.locations import condition, locate, split_condition
+from npudbg.debugger.locations import again, condition, locate, split_condition
 from npudbg.debugger.registry import Run, Verb, completed
 from npudbg.debugger.touching import MOST_WATCHED, Touching
 from npudbg.debugger.verbs.moving import places
@@ -28,6 +28,7 @@ def _break(*, temporary: bool) -> Run:
         stop = context.table.add("breakpoint", location.text, location.matcher)
         stop.condition, stop.condition_text = tree, test
         stop.temporary, stop.node = temporary, location.node
+        stop.resolve = again(context, location, place, conditional=bool(test))
         return [_described(stop)]
 
     return run
@@ -49,31 +50,56 @@ def _watch(kind: StopKind) -> Run:
             place = place.partition(" ")[2].strip()
         if not place:
             raise DebuggerError(f"{kind} what? an address, a tensor, or t[0,3,2]")
-        name, matcher = _watched(context, place, fixed, how)
-        stop = context.table.add(kind, name, matcher)
+        what = _watched(context, place)
+        found = _watching(context, what, fixed, how)
+        stop = context.table.add(kind, found.text, found.matcher)
         stop.condition, stop.condition_text = tree, test
+        stop.resolve = lambda other: _watching(other, _same(other, what), fixed, how)
         return [_described(stop)]
 
     return run
 
 
-def _watched(
-    context: Context, place: str, fixed: bool, how: dict[str, bool]
-) -> tuple[str, Matcher]:
-    where = None
+def _watched(context: Context, place: str) -> references.Range | references.TensorRef:
     if context.session.tensor(place) is None:
         where = references.address(context, place)
-    if where is None:
-        ref = references.tensor(context, place)
+        if where is not None:
+            return where
+    return references.tensor(context, place)
+
+
+def _same(
+    other: Context, what: references.Range | references.TensorRef
+) -> references.Range | references.TensorRef:
+    """Return the same addresses, or the tensor of the same name, in another session."""
+    if isinstance(what, references.Range):
+        return what
+    record = other.session.tensor(what.record.name)
+    if record is None:
+        raise DebuggerError(f"no tensor {what.text}")
+    if what.selection and record.shape != what.record.shape:
+        raise DebuggerError(f"tensor {what.text} has another shape")
+    return references.TensorRef(record, what.selection, what.suffix)
+
+
+def _watching(
+    context: Context,
+    what: references.Range | references.TensorRef,
+    fixed: bool,
+    how: dict[str, bool],
+) -> Location:
+    if isinstance(what, references.TensorRef):
         if not fixed:
-            return f"tensor {ref.text}", TensorWatch(context, ref, **how)
-        where = address_of(context, ref)
+            return Location(f"tensor {what.text}", TensorWatch(context, what, **how))
+        where = address_of(context, what)
+    else:
+        where = what
     if how.get("changes") and where.nbytes > MOST_WATCHED:
         raise DebuggerError(
             f"{where.nbytes:,} bytes; watch compares at most {MOST_WATCHED:,}: name a part, "
             "or use awatch"
         )
-    return where.text, Touching(context, where, **how)
+    return Location(where.text, Touching(context, where, **how))
 
 
 def address_of(context: Context, ref: references.TensorRef) -> references.Range:
@@ -181,6 +207,7 @@ def stop_lines(context: Context) -> list[Line]:
     for stop in stops:
         state = "" if stop.enabled else "  disabled"
         state += "  temporary" if stop.temporary else ""
+        state += f"  not in this session: {stop.missing}" if stop.missing else ""
         state += f"  ignore {stop.ignore}" if stop.ignore else ""
         lines.append(
             line(

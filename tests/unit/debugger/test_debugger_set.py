@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,14 +13,14 @@ import pytest
 
 from npudbg import cli
 from npudbg.commands.demo import run_case
-from npudbg.commands.forker import forker, free_name
+from npudbg.commands.forker import Device, free_name
 from npudbg.commands.pipeline import Job, judge_run
 from npudbg.commands.teaching import CASES, load
-from npudbg.debugger.forks import Forked
+from npudbg.debugger.forks import CancelledError, Forked
 from npudbg.debugger.interpreter import Interpreter
 from npudbg.session.commands import Kind
 from npudbg.session.errors import UserError
-from npudbg.session.lines import line
+from npudbg.session.lines import Line, line
 from npudbg.session.reader import Session
 from npudbg.session.rerun import Changes, Poke
 from npudbg.targets.loader import load as target_named
@@ -39,53 +42,85 @@ def session(tmp_path: Path, made: bytes) -> Iterator[Session]:
 
 
 class Asked:
-    """A forker that keeps what it was asked, and refuses the fault `no`."""
+    """A forker that keeps what it was asked, and refuses the fault `no`.
+
+    Its forks are the session again.
+    """
 
     def __init__(self) -> None:
         self.changes: list[Changes] = []
+        self.of: list[str] = []
 
-    def __call__(self, changes: Changes) -> Forked:
+    def fork(self, session: Session, changes: Changes, **_: object) -> Forked:
         if "no" in changes.faults:
             raise UserError("no such fault")
         self.changes.append(changes)
-        return Forked(Path("x.npudbg"), (line("what differs"),))
+        self.of.append(session.path.name)
+        path = session.path.with_name(f"x{len(self.changes)}.npudbg")
+        shutil.copyfile(session.path, path)
+        return Forked(path, (line("what differs"),))
+
+    def compare(self, a: Session, b: Session) -> list[Line]:
+        return [line(f"{a.path.name} beside {b.path.name}")]
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def debugger(session: Session, asked: Asked) -> Iterator[Interpreter]:
+    with contextlib.closing(Interpreter(session, forker=asked)) as interpreter:
+        yield interpreter
 
 
 def said(interpreter: Interpreter, text: str) -> str:
     return "\n".join(each.text for each in interpreter.execute(text))
 
 
-def test_changes_add_up_until_they_are_cleared(session: Session, tmp_path: Path) -> None:
-    asked = Asked()
-    debugger = Interpreter(session, forker=asked)
+def test_each_set_forks_where_one_stands(
+    debugger: Interpreter, asked: Asked, tmp_path: Path
+) -> None:
     said(debugger, "goto 9")
     out = said(debugger, "set sram:0x100 = 01 02")
-    assert "what differs" in out and "x.npudbg" in out and not debugger.failed
+    assert "what differs" in out and "x1.npudbg" in out and not debugger.failed
     poke = Poke(after=9, space="sram", address=0x100, data=b"\1\2")
     assert asked.changes[-1] == Changes(pokes=(poke,))
     said(debugger, "goto 12")
     said(debugger, "set ddr:0x40000000+4 = ^f32:-0")
     flip = Poke(after=12, space="ddr", address=0x4000_0000, data=b"\0\0\0\x80", flip=True)
-    assert asked.changes[-1].pokes == (poke, flip)
+    assert asked.changes[-1] == Changes(pokes=(flip,))
     said(debugger, "set precision /stem/bn fp32")
-    said(debugger, "set fault hang:node=/fc")
+    assert asked.changes[-1].raised == {"/stem/bn"}
     np.save(tmp_path / "gap.npy", np.ones((1, 32, 1, 1), "f4"))
     said(debugger, f"set tensor gap = {tmp_path / 'gap.npy'}")
+    assert list(asked.changes[-1].replace) == ["gap"]
     said(debugger, f"set tensor image@ddr = {tmp_path / 'gap.npy'}")
-    last = asked.changes[-1]
-    assert (last.pokes, last.raised) == ((poke, flip), {"/stem/bn"})
-    assert last.faults == ("hang:node=/fc",)
-    assert list(last.replace) == ["gap", "image"]
-    listed = said(debugger, "set")
-    for part in ("sram:0x00000100 = 01 02 after command 9", "^= 00 00 00 80", "/stem/bn", "gap"):
-        assert part in listed
+    assert list(asked.changes[-1].replace) == ["image"]
+    said(debugger, "set fault hang:node=/fc")
+    assert asked.changes[-1] == Changes(faults=("hang:node=/fc",))
     said(debugger, "set nofault hang")
-    assert (asked.changes[-1].faults, asked.changes[-1].without) == ((), ())
-    said(debugger, "set nofault lost-interrupt")
-    assert asked.changes[-1].without == ("lost-interrupt",)
-    said(debugger, "set clear")
+    assert asked.changes[-1] == Changes(without=("hang",))
+    said(debugger, "set nofault")
+    assert asked.changes[-1] == Changes(without=("all",))
+    # Each is a fork of the one before, so that what was changed stays changed.
+    assert asked.of == ["run.npudbg", *(f"x{n}.npudbg" for n in range(1, 8))]
+    listed = said(debugger, "set").splitlines()
+    assert listed == [
+        "changes to the recorded run",
+        "  sram:0x00000100 = 01 02 after command 9",
+        "  ddr:0x40000000 ^= 00 00 00 80 after command 12",
+        "  precision /stem/bn fp32",
+        "  tensor gap = values of a file",
+        "  tensor image = values of a file",
+        "  fault hang:node=/fc",
+        "  nofault hang",
+        "  nofault all",
+    ]
+    assert "session 1  as recorded" in said(debugger, "set clear")
     assert "no changes" in said(debugger, "set")
-    assert len(asked.changes) == 8
+    assert debugger.seq == 9 and len(asked.changes) == 8
 
 
 @pytest.mark.parametrize(
@@ -106,12 +141,12 @@ def test_changes_add_up_until_they_are_cleared(session: Session, tmp_path: Path)
         ("set fault no", "no such fault"),
     ],
 )
-def test_mistakes_change_nothing(session: Session, text: str, error: str) -> None:
-    asked = Asked()
-    debugger = Interpreter(session, forker=asked)
+def test_mistakes_change_nothing(
+    debugger: Interpreter, asked: Asked, text: str, error: str
+) -> None:
     assert error in said(debugger, text)
     assert debugger.failed and not asked.changes
-    assert debugger.context.changes == Changes()
+    assert len(debugger.sessions.all) == 1
 
 
 def test_without_a_forker_it_says_so(session: Session) -> None:
@@ -123,11 +158,13 @@ def test_without_a_forker_it_says_so(session: Session) -> None:
 def test_replay_forks_beside_the_session(
     session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["replay", str(session.path), "-ex", "set fault hang:node=/fc", "-ex", "set nofault"]
+    argv = ["replay", str(session.path), "-ex", "set fault hang:node=/fc", "-ex", "set nofault",
+            "-ex", "compare 1"]  # fmt: skip
     assert cli.main(argv) == 0
     out = capsys.readouterr().out
     assert "status complete | hung" in out and "T310" in out
-    assert "equal: 54 commands" in out  # without it again
+    assert "status hung | complete" in out
+    assert "session 1 | session 3\nequal: 54 commands" in out  # without it again
     first, second = (session.path.with_name(f"run.fork{n}.npudbg") for n in (1, 2))
     with Session.open(first) as hung, Session.open(second) as clean:
         assert hung.status == "hung" and clean.status == "complete"
@@ -137,14 +174,33 @@ def test_names_of_forks(tmp_path: Path, session: Session) -> None:
     assert free_name(session.path) == tmp_path / "run.fork1.npudbg"
     (tmp_path / "run.fork1.npudbg").touch()
     assert free_name(session.path) == tmp_path / "run.fork2.npudbg"
+    assert free_name(tmp_path / "run.fork1.npudbg") == tmp_path / "run.fork2.npudbg"
 
 
 def test_only_the_simulated_device_runs_again(session: Session) -> None:
     import msgspec
 
-    assert forker(session) is not None
     session.__dict__["meta"] = msgspec.structs.replace(session.meta, backend="attached")
-    assert forker(session) is None
+    with pytest.raises(UserError, match="recorded from attached"):
+        Device().fork(session, Changes())
+
+
+def test_a_run_that_is_stopped_leaves_nothing(session: Session) -> None:
+    cancel, seen = threading.Event(), []
+
+    def progress(done: int, total: int, label: str) -> None:
+        seen.append((done, total))
+        if done == 6:
+            cancel.set()
+
+    before = sorted(session.path.parent.iterdir())
+    with pytest.raises(CancelledError, match="nothing of the run was kept"):
+        Device().fork(session, Changes(), progress=progress, cancel=cancel)
+    assert sorted(session.path.parent.iterdir()) == before
+    # It ended before the next of the 15 nodes.
+    assert seen[-1] == (6, 15)
+    forked = Device().fork(session, Changes(), progress=lambda *_: None, cancel=threading.Event())
+    assert forked.path.is_file() and forked.lines[0].text.startswith("equal: 54 commands")
 
 
 def test_a_damaged_weight_is_shown_where_it_is_first_loaded(tmp_path: Path) -> None:
