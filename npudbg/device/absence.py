@@ -1,16 +1,18 @@
-"""A device that is not there: nothing takes the first command, and the driver tries again."""
+"""A device that takes no command: it is not there, or a reset did not bring it back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from npudbg.device.faults.spec import Fault
 from npudbg.device.stopping import StoppedError
 from npudbg.session.errors import UserError
 
 if TYPE_CHECKING:
     from npudbg.device.machine import Machine
 
-KIND = "missing-device"
+MISSING = "missing-device"
+LOST = "no-recovery"
 RETRIES = 3
 MOST = 1000
 
@@ -22,12 +24,39 @@ def strike(machine: Machine, seq: int) -> None:
         StoppedError: It is: the command was queued and never taken.
         UserError: More attempts than a record should hold.
     """
-    fault = machine.touch.take(KIND)
+    fault = machine.touch.take(MISSING)
     if fault is None:
         return
+    machine.retries = _retries(fault)
+    machine.issuer.never_taken(seq)
+    raise StoppedError("hung", seq, -1, "nothing took the first command: no device is there")
+
+
+def lose(machine: Machine, fault: Fault, first: int) -> None:
+    """A kernel hangs for good: the driver will reset, submit its job again, and be ignored.
+
+    Args:
+        machine: The device.
+        fault: What was asked for.
+        first: First command of the job.
+
+    Raises:
+        UserError: More attempts than a record should hold.
+    """
+    machine.retries, machine.resubmitted = _retries(fault), first
+
+
+def wait_in_vain(machine: Machine, cycles: int) -> None:
+    """Let the host wait for a job that does not end, and try again as often as it does."""
+    machine.host.never_told(cycles)
+    for _ in range(machine.retries):
+        if machine.resubmitted >= 0:
+            machine.issuer.again(machine.resubmitted)
+        machine.host.never_told(cycles)
+
+
+def _retries(fault: Fault) -> int:
     retries = fault.int("retries", RETRIES)
     if retries > MOST:
-        raise UserError(f"--fault {KIND}: retries={retries} is too many; at most {MOST}")
-    machine.issuer.never_taken(seq)
-    machine.attempts = 1 + retries
-    raise StoppedError("hung", seq, -1, "nothing took the first command: no device is there")
+        raise UserError(f"--fault {fault.kind}: retries={retries} is too many; at most {MOST}")
+    return retries

@@ -138,6 +138,21 @@ class Issuer:
         self.set_status(seq, int(Status.NOT_STARTED))
         self._uncount(at)
 
+    def again(self, seq: int) -> int:
+        """Queue a command that is not taken yet once more; no engine takes this one.
+
+        Returns:
+            Its number.
+        """
+        row = self._rows[seq - self.next_seq + len(self._rows)]
+        again = self.next_seq
+        self.next_seq = again + 1
+        self._rows.append(
+            (again, self.now, self.now, *row[3:11], int(Status.NOT_STARTED), *row[12:])
+        )
+        self._counted.append(0)
+        return again
+
     def redirect(self, seq: int, away: int, *, write: bool) -> None:
         """A transfer that is not taken yet goes ``away`` bytes from where it was to go in DDR."""
         at = seq - self.next_seq + len(self._rows)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npudbg.device import addressing, folding
+from npudbg.device import absence, addressing, folding
 from npudbg.device.arithmetic import Arithmetic
 from npudbg.device.array import granule
 from npudbg.device.calibration import Calibration
@@ -134,7 +134,7 @@ class Machine:
         self._touched = self.touch.active
         self.sram = Sram(target.memory.sram_base, self.sram_bytes) if self._touched else None
         self.waits: list[tuple[int, int]] = []
-        self.attempts = 1
+        self.retries, self.resubmitted = 0, -1
         self.inputs: Mapping[str, HostBuffer] = {}
         self.host_ids: Mapping[str, int] = {}
         self.log = NodeLog(graph, self.recorder, self.values)
@@ -186,8 +186,7 @@ class Machine:
             outcome.status, outcome.message = "hung", "the host was never told that the job ended"
             self.host.never_told(TIMEOUT_CYCLES)
         elif outcome.status == "hung":
-            for _ in range(self.attempts):
-                self.host.never_told(TIMEOUT_CYCLES)
+            absence.wait_in_vain(self, TIMEOUT_CYCLES)
         elif outcome.status == "complete":
             self._poke_between()
             outcome.outputs = results(self)

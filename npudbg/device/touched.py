@@ -207,7 +207,9 @@ class TouchedGroup:
         fault = self.machine.touch.kernel(action, label, circle=circle)
         if fault is None:
             return
-        if fault.kind == "hang":
+        if fault.kind == absence.LOST:
+            absence.lose(self.machine, fault, self.actions[0].seq)
+        if fault.kind in ("hang", absence.LOST):
             self._stop(action, Status.HUNG, "hung", "a kernel never ended")
         if load is None or store is None:
             raise UserError(

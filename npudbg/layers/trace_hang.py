@@ -33,7 +33,7 @@ def hung(case: Case) -> Iterator[Finding]:
     if waiting:
         since = (
             f"; the host has waited since cycle {int(waiting[0]['start'])} for job "
-            f"{jobs['submitted']}: {jobs['completed']} of {jobs['submitted']} submitted jobs "
+            f"{jobs['completed'] + 1}: {jobs['completed']} of {jobs['submitted']} submitted jobs "
             "completed, its fence was not signalled"
         )
     circle = _circle(waits)

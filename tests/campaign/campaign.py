@@ -64,6 +64,7 @@ KINDS = (
     "late-writeback",
     "torn-line",
     "hang",
+    "no-recovery",
     "lost-interrupt",
     "missing-device",
     "iommu-fault",
@@ -234,9 +235,9 @@ def draw(subject: Subject, rng: random.Random) -> Truth | None:
         name = rng.choice(outputs).name
         code = "T351" if kind == "missing-invalidate" else "T352"
         return Truth(f'{kind}:tensor="{name}"', code, None, name)
-    if kind == "hang":
+    if kind in ("hang", "no-recovery"):
         seq = int(kernels[rng.randrange(len(kernels))]["seq"])
-        return Truth(f"hang:seq={seq}", "T310", seq)
+        return Truth(f"{kind}:seq={seq}", "T310", seq)
     if kind == "lost-interrupt":
         return Truth("lost-interrupt", "T360", None)
     if kind == "missing-device":

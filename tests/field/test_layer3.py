@@ -154,6 +154,23 @@ def test_too_many_attempts_are_refused(tmp_path):
         run(tmp_path, "missing-device:retries=1001")
 
 
+@pytest.mark.parametrize("retries", [1, 4])
+def test_b41_a_device_that_a_reset_does_not_bring_back(tmp_path, retries):
+    judged = run(tmp_path, f"no-recovery:node=/block1/pw,retries={retries}")
+    lost, dead = only(judged, "T310"), only(judged, "T363")
+    assert judged.verdict.code == "T310"  # the cause; that it stays dead is told beside it
+    assert dead.evidence["jobs_after"] == retries
+    assert dead.evidence["lost"] == lost.subject.seq
+    assert f"for job {lost.evidence['completed'] + 1}:" in lost.message
+    with Session.open(judged.path) as session:
+        rows = session.commands(lost.subject.seq, session.n_commands)
+        first, attempts = rows[:2], rows[2:]
+        assert first["status"].tolist() == [Status.HUNG] * 2
+        assert attempts["status"].tolist() == [Status.NOT_STARTED, Status.HUNG] * retries
+        assert session.command(dead.subject.seq)["kind"] == Kind.DMA_LOAD
+    assert not [f for f in run(tmp_path, "hang:node=/block1/pw").findings if f.code == "T363"]
+
+
 def test_a_deadlock_names_the_circle(tmp_path):
     judged = run(tmp_path, "deadlock:node=/block2/conv")
     circle = only(judged, "T361").evidence["circle"]

@@ -106,6 +106,12 @@ KINDS: dict[str, FaultKind] = {
             "wrong descriptors or weights, an address that does not answer",
         ),
         FaultKind(
+            "no-recovery", (), ("node", "tile", "seq", "retries"),
+            "a kernel never ends; the driver resets the device and submits the job again, and no "
+            "command is taken any more",
+            "a driver that does not handle the firmware's error, a reset line that is not wired",
+        ),
+        FaultKind(
             "lost-interrupt", (), (),
             "all commands end and the host is never told",
             "an interrupt that was masked or acknowledged too early",

@@ -24,7 +24,7 @@ TRANSFER_FAULTS = frozenset(
 )  # fmt: skip
 _WEIGHT_FAULTS = frozenset({"weight-bit-flip", "nan-weight", "corrupted-scale"})
 _INCOHERENT = frozenset({"missing-flush", "missing-invalidate", "late-writeback", "torn-line"})
-_KERNEL_FAULTS = frozenset({"hang", "deadlock"})
+_KERNEL_FAULTS = frozenset({"hang", "no-recovery", "deadlock"})
 _LENGTH_BITS = 16
 _SHOWN = 3
 
