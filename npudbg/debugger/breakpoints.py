@@ -18,7 +18,7 @@ from npudbg.session.reader import Session
 if TYPE_CHECKING:
     from npudbg.debugger.context import Context
 
-StopKind = Literal["breakpoint", "watch", "rwatch", "awatch"]
+StopKind = Literal["breakpoint", "watch", "watch -w", "rwatch", "awatch"]
 
 
 class Chunk:
@@ -85,7 +85,7 @@ class Stop:
 
     Attributes:
         number: What ``delete`` calls it.
-        kind: Which of the four.
+        kind: Which of the five.
         text: What it stands on, in words.
         matcher: Finds where it stops.
         condition: Tree that must be true, or None.

@@ -11,11 +11,13 @@ from npudbg.debugger.breakpoints import Chunk
 from npudbg.debugger.context import Context
 from npudbg.debugger.geometry import Ints
 from npudbg.debugger.references import Range
+from npudbg.debugger.state import View
 from npudbg.session.commands import Kind, Space
 
 MOST_WATCHED = 4096
 """Longest range whose bytes are compared at every write."""
 _KEPT = 64
+_SHOWN = 8
 
 
 class Touching:
@@ -58,23 +60,32 @@ class Touching:
     def why(self, seq: int) -> str:
         """See :class:`~npudbg.debugger.breakpoints.Matcher`."""
         where, state = self.where, self.context.state
-        if not self.writes and not self.changes:
-            return "read"
         size = min(where.nbytes, MOST_WATCHED)
+        # What a command reads is what the one before it left.
         before = state.memory_at(where.space, where.low, size, seq - 1)
+        if not self.writes and not self.changes:
+            return f"read {self._hex(before, 0)}"
         after = state.memory_at(where.space, where.low, size, seq)
-        differ = [
-            i for i in range(size)
-            if (before.data[i], bool(before.written[i])) != (after.data[i], bool(after.written[i]))
-        ]  # fmt: skip
-        if differ:
-            at = differ[0]
-            stop = min(at + 8, size)
-            old = _hex(before.data[at:stop], before.written[at:stop])
-            new = _hex(after.data[at:stop], after.written[at:stop])
-            return f"{where.low + at:#010x}: {old} -> {new} ({len(differ)} of {where.nbytes} bytes)"
-        wrote = bool((after.writers[:size] == seq).any())
-        return "written, the same bytes" if wrote else "read"
+        old, new = (np.frombuffer(view.data, np.uint8) for view in (before, after))
+        differ = np.flatnonzero((old != new) | (before.written != after.written))
+        if len(differ):
+            at = int(differ[0])
+            changed = f"{self._hex(before, at)} -> {self._hex(after, at)}"
+            return f"{where.low + at:#010x}: {changed} ({len(differ)} of {where.nbytes} bytes)"
+        mine = np.flatnonzero(after.writers == seq)
+        if len(mine):
+            at = int(mine[0])
+            same = f"{self._hex(before, at)} -> {self._hex(after, at)}"
+            return f"{where.low + at:#010x}: {same} ({len(mine)} bytes written, the same)"
+        if state.written.wrote(self.context.session.command(seq)) and where.nbytes > size:
+            return f"written, past the first {size:,} bytes"
+        return f"read {self._hex(before, 0)}"
+
+    def _hex(self, view: View, at: int) -> str:
+        """Return some bytes of the range, and whether there are more."""
+        stop = min(at + _SHOWN, len(view.data))
+        more = " …" if at + _SHOWN < self.where.nbytes else ""
+        return _hex(view.data[at:stop], view.written[at:stop]) + more
 
     # -- inside --------------------------------------------------------------------------
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from npudbg.debugger.breakpoints import At, Chunk
 from npudbg.debugger.context import Context
-from npudbg.debugger.errors import AbsentError
-from npudbg.debugger.expressions.values import ArrayValue
 from npudbg.debugger.geometry import Ints
+from npudbg.debugger.parts import Part, first_values
 from npudbg.debugger.references import Selection, TensorRef
-from npudbg.debugger.scope import CommandScope
 
 
 class TensorWatch:
@@ -63,12 +63,20 @@ class TensorWatch:
 
     def why(self, seq: int) -> str:
         """See :class:`~npudbg.debugger.breakpoints.Matcher`."""
+        # What a command reads is what the one before it left.
+        before = self._part(seq - 1)
         if not self.writes and not self.changes:
-            return "read"
-        before, after = self._shown(seq - 1), self._shown(seq)
-        if before != after:
-            return f"{before} -> {after}"
-        return "written, the same values" if seq in self._written else "read"
+            return f"read {first_values(before)}"
+        after = self._part(seq)
+        differ = np.flatnonzero(before.differs(after))
+        if len(differ):
+            return self._told(before, after, int(differ[0]), f"{len(differ):,}", "elements")
+        if not self._wrote(seq):
+            return f"read {first_values(before)}"
+        inside = np.flatnonzero(self._in_box(self.context.session.command(seq), before))
+        if not len(inside):
+            return "written, the same values"
+        return self._told(before, after, int(inside[0]), f"{len(inside):,}", "written, the same")
 
     # -- inside --------------------------------------------------------------------------
 
@@ -128,21 +136,47 @@ class TensorWatch:
         return True
 
     def _bytes(self, seq: int) -> tuple[bytes, bytes]:
+        part = self._part(seq)
+        return part.array.tobytes(), part.known.tobytes()
+
+    def _part(self, seq: int) -> Part:
         snapshot = self.context.tensors.tensor_at(self.ref.record.id, seq)
         chosen = self.ref.selection
-        part, known = snapshot.array[chosen], snapshot.written[chosen]
-        return np.asarray(part).tobytes(), np.asarray(known).tobytes()
+        return Part(np.asarray(snapshot.array[chosen]), np.asarray(snapshot.written[chosen]))
 
-    def _shown(self, seq: int) -> str:
-        value: ArrayValue = CommandScope(self.context, seq).tensor_value(self.ref.record.id, seq)
-        try:
-            part = self.ref.part(value)
-        except AbsentError:
-            return "not written"
-        if isinstance(part, ArrayValue):
-            known = part.array.size if part.known is None else int(np.count_nonzero(part.known))
-            return f"{known:,} of {part.array.size:,} elements written"
-        return f"{part!r}"
+    def _wrote(self, seq: int) -> bool:
+        at = bisect.bisect_left(self._written, seq)
+        return at < len(self._written) and self._written[at] == seq
+
+    def _axes(self) -> list[range]:
+        """Return the indices of each axis that are watched."""
+        shape, chosen = self.ref.record.shape, self.ref.selection
+        picked = [range(size)[pick] for pick, size in zip(chosen, shape, strict=False)]
+        axes = [range(p, p + 1) if isinstance(p, int) else p for p in picked]
+        return axes + [range(size) for size in shape[len(axes) :]]
+
+    def _in_box(self, row: Any, part: Part) -> npt.NDArray[np.bool_]:
+        """Return which watched elements, flat, a row wrote; none where that is not known."""
+        layout = self.context.state.written.layout(self.number)
+        box = () if layout is None else layout.box(row)
+        axes = self._axes()
+        if not self.exact or len(box) != len(axes):
+            return np.zeros(part.array.size, bool)
+        inside = np.ones((), bool)
+        for axis, (start, stop) in zip(axes, box, strict=True):
+            indices = np.arange(axis.start, axis.stop, axis.step)
+            inside = np.logical_and.outer(inside, (indices >= start) & (indices < stop))
+        return inside.reshape(-1)
+
+    def _told(self, before: Part, after: Part, at: int, count: str, what: str) -> str:
+        """Return old and new value of the element at a flat place, and of how many it is one."""
+        changed = f"{before.text(at)} -> {after.text(at)}"
+        if before.array.size == 1:
+            return changed if what == "elements" else f"{changed} ({what})"
+        axes = self._axes()
+        where = np.unravel_index(at, tuple(len(axis) for axis in axes))
+        place = ",".join(str(axis[int(i)]) for axis, i in zip(axes, where, strict=True))
+        return f"[{place}]: {changed} ({count} of {before.array.size:,} {what})"
 
 
 def _ends_first(values: range) -> Iterator[int]:

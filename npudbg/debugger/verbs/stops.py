@@ -18,6 +18,13 @@ from npudbg.session.text import safe
 
 _GROUP = "Stopping"
 _MOST_STOPS = 1000
+_OPTIONS = {"-l": "-l", "-location": "-l", "-w": "-w", "-write": "-w"}
+_HOW: dict[StopKind, dict[str, bool]] = {
+    "watch": {"changes": True},
+    "watch -w": {"writes": True},
+    "rwatch": {"reads": True},
+    "awatch": {"reads": True, "writes": True},
+}
 
 
 def _break(*, temporary: bool) -> Run:
@@ -35,29 +42,37 @@ def _break(*, temporary: bool) -> Run:
 
 
 def _watch(kind: StopKind) -> Run:
-    how = {
-        "watch": {"changes": True},
-        "rwatch": {"reads": True},
-        "awatch": {"reads": True, "writes": True},
-    }[kind]
-
     def run(context: Context, text: str) -> list[Line]:
         context.cursor.require()
         place, test = _split(context, text)
         tree = condition(test) if test else None
-        fixed = place.startswith("-l ") or place.startswith("-location ")
-        if fixed:
-            place = place.partition(" ")[2].strip()
+        options, place = _options(place)
+        fixed, of = "-l" in options, kind
+        if "-w" in options:
+            if kind != "watch":
+                raise DebuggerError(f"{kind} takes no -w; watch -w stops at every write")
+            of = "watch -w"
         if not place:
-            raise DebuggerError(f"{kind} what? an address, a tensor, or t[0,3,2]")
-        what = _watched(context, place)
+            raise DebuggerError(f"{of} what? an address, a tensor, or t[0,3,2]")
+        what, how = _watched(context, place), _HOW[of]
         found = _watching(context, what, fixed, how)
-        stop = context.table.add(kind, found.text, found.matcher)
+        stop = context.table.add(of, found.text, found.matcher)
         stop.condition, stop.condition_text = tree, test
         stop.resolve = lambda other: _watching(other, _same(other, what), fixed, how)
         return [_described(stop)]
 
     return run
+
+
+def _options(text: str) -> tuple[set[str], str]:
+    """Split ``-l -w PLACE`` into its options, by their short names, and the place."""
+    found: set[str] = set()
+    while True:
+        word, _, rest = text.partition(" ")
+        if word not in _OPTIONS:
+            return found, text
+        found.add(_OPTIONS[word])
+        text = rest.strip()
 
 
 def _watched(context: Context, place: str) -> references.Range | references.TensorRef:
@@ -97,7 +112,7 @@ def _watching(
     if how.get("changes") and where.nbytes > MOST_WATCHED:
         raise DebuggerError(
             f"{where.nbytes:,} bytes; watch compares at most {MOST_WATCHED:,}: name a part, "
-            "or use awatch"
+            "or use watch -w"
         )
     return Location(where.text, Touching(context, where, **how))
 
@@ -226,6 +241,13 @@ def tensors(context: Context, start: str) -> list[str]:
     return completed(names, start)
 
 
+def _watchable(context: Context, start: str) -> list[str]:
+    """Return tensors' names, also behind options."""
+    _, place = _options(start)
+    head = start[: len(start) - len(place)]
+    return [head + name for name in tensors(context, place)]
+
+
 def _stops(context: Context, start: str) -> list[str]:
     return completed(map(str, context.table.stops), start)
 
@@ -259,11 +281,11 @@ VERBS = (
     Verb(
         "watch",
         _watch("watch"),
-        "watch [-l] LOCATION [if EXPR]",
-        "stop where bytes change",
+        "watch [-l] [-w] LOCATION [if EXPR]",
+        "stop where bytes change; with -w at every write, of the same bytes too",
         _GROUP,
-        complete=tensors,
-        more=(_WATCH,),
+        complete=_watchable,
+        more=(_WATCH, "Each stop shows the old and the new value, forward and backward alike."),
     ),
     Verb(
         "rwatch",
@@ -271,7 +293,7 @@ VERBS = (
         "rwatch [-l] LOCATION [if EXPR]",
         "stop where it is read",
         _GROUP,
-        complete=tensors,
+        complete=_watchable,
         more=(_WATCH,),
     ),
     Verb(
@@ -280,7 +302,7 @@ VERBS = (
         "awatch [-l] LOCATION [if EXPR]",
         "stop where it is read or written",
         _GROUP,
-        complete=tensors,
+        complete=_watchable,
         more=(_WATCH,),
     ),
     Verb(
