@@ -64,8 +64,17 @@ def finding_detail(finding: Finding, width: int) -> list[Line]:
     return lines
 
 
-def evidence_lines(finding: Finding, width: int, *, lead: str) -> list[Line]:
-    """Return the numbers that were compared, several a line, none cut in two where it fits."""
+def evidence_lines(
+    finding: Finding, width: int, *, lead: str, most: int | None = None
+) -> list[Line]:
+    """Return the numbers that were compared, several a line, none cut in two where it fits.
+
+    Args:
+        finding: Whose.
+        width: Columns.
+        lead: What stands before the first line.
+        most: Most lines; a further one says how many were left off.  None for all.
+    """
     rows: list[str] = []
     for key, item in list(finding.evidence.items())[:_EVIDENCE]:
         text = f"{safe(key, 40)} = {numbers.named(key, item)}"
@@ -80,6 +89,9 @@ def evidence_lines(finding: Finding, width: int, *, lead: str) -> list[Line]:
             lines.append(line(begin, (row, "number")))
         else:
             lines += wrapped(row, width, "number", lead=begin)
+    if most is not None and len(lines) > most + 1:
+        more = f"… {len(lines) - most} more lines with the finding itself"
+        lines = [*lines[:most], fit(line(" " * cells(lead), (more, "dim")), width)]
     return lines
 
 

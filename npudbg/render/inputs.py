@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from npudbg.render import numbers
-from npudbg.render.fit import cut_middle, fit, left, wrapped
+from npudbg.render.fit import cells, cut_middle, fit, left, wrapped
 from npudbg.render.host import about, finding_notes, inputs_of
 from npudbg.render.marks import worst
 from npudbg.session.lines import Line, line
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject, TensorRecord, ValueContract
 from npudbg.session.text import safe
+
+_NAMED = 10
+"""Letters of a symbol that still reads well in ``Nx3x224``."""
 
 
 def input_lines(session: Session, width: int) -> list[Line]:
@@ -81,9 +84,7 @@ def _block(
     if contract is None:
         rows.append(line("  model  ", ("has no input of this name", "error")))
     else:
-        optional = "  optional" if contract.optional else ""
-        wanted = f"{numbers.shape(contract.shape)} {safe(contract.dtype, 16)}"
-        rows.append(line("  model  ", (wanted, "key"), optional))
+        rows += _contract(contract, width)
     if tensor is None:
         rows.append(line("  given  ", ("nothing", "error" if style == "error" else "dim")))
     else:
@@ -103,6 +104,17 @@ def _block(
         subject = Subject(kind="tensor", name=safe(tensor.name), tensor=tensor.id)
     lines = [fit(line(*row.spans, subject=subject), width) for row in rows]
     return lines + finding_notes(found, width)
+
+
+def _contract(contract: ValueContract, width: int) -> list[Line]:
+    optional = "  optional" if contract.optional else ""
+    dtype = safe(contract.dtype, 16)
+    text = f"{numbers.shape(contract.shape)} {dtype}{optional}"
+    if cells(text) > width - 9 or any(len(str(n)) > _NAMED for n in contract.shape or ()):
+        # Long names of open axes: between an x they could not be told apart.
+        axes = ", ".join("?" if n is None else safe(n, 60) for n in contract.shape or ())
+        text = f"[{axes}] {dtype}{optional}"
+    return wrapped(text, width, "key", lead="  model  ")
 
 
 def _agree(contract: ValueContract | None, tensor: TensorRecord) -> tuple[bool, str]:

@@ -16,6 +16,7 @@ from npudbg.session.text import safe
 
 _NUMBERS = 46
 _BLOCK = 1 << 20
+_OPERANDS = 3
 
 
 def shown_tensors(session: Session) -> list[TensorRecord]:
@@ -109,11 +110,12 @@ def tensor_detail(session: Session, tensor: TensorRecord, width: int) -> list[Li
         lines.append(
             line(
                 f"  made by {safe(node.op_type, 24)}, ",
-                (state, "error" if "BEGINS" in state else "dim"),
+                (state, "error" if "BEGINS" in state else "warn" if dirty else "dim"),
                 f"  {safe(node.label, 300)}",
                 subject=Subject(kind="node", name=safe(node.label), node=node.index),
             )
         )
+        lines += [_dirty_line(each) for each in dirty[:_OPERANDS]]
     if tensor.first_seq >= 0:
         lines.append(
             line(
@@ -141,6 +143,21 @@ def first_bad(array: npt.NDArray[Any], limit: int = 4) -> list[tuple[int, ...]]:
         if len(found) >= limit:
             break
     return found
+
+
+def _dirty_line(tensor: TensorRecord) -> Line:
+    stats = tensor.stats
+    assert stats is not None
+    bad = [(stats.nan, "NaN"), (stats.pos_inf + stats.neg_inf, "Inf")]
+    text = ", ".join(f"{count:,} {what}" for count, what in bad if count)
+    return line(
+        "    reads ",
+        (safe(tensor.name, 200), "key"),
+        f" ({tensor.role}): ",
+        (f"{text} of {stats.count:,}", "error"),
+        (f"  {tensor.origin}", "dim"),
+        subject=Subject(kind="tensor", name=safe(tensor.name), tensor=tensor.id),
+    )
 
 
 def _stats_lines(stats: Stats, origin: str) -> list[Line]:

@@ -10,14 +10,13 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from npudbg.render import numbers
-from npudbg.render.commands import origin_of
 from npudbg.render.counters import counter_lines
 from npudbg.render.findings import finding_detail, finding_line
 from npudbg.render.fit import fit, wrapped
 from npudbg.render.golden import golden_lines
 from npudbg.render.inputs import inputs_table
 from npudbg.render.marks import LEGEND, layer_mark
+from npudbg.render.overview import run_lines
 from npudbg.render.verdict import boxed, deciding, verdict_lines
 from npudbg.session.lines import Line, Span, line
 from npudbg.session.reader import Session
@@ -47,7 +46,7 @@ def report_lines(
     table = inputs_table(session, width)
     if table:
         lines += [line(("inputs", "title")), *table, blank]
-    lines += [*_device(session, width), blank]
+    lines += [*run_lines(session, width), blank]
     golden = golden_lines(session, width)
     if golden:
         lines += [*golden, blank]
@@ -95,22 +94,6 @@ def _findings(session: Session, width: int) -> list[Line]:
 
 def _gravity(finding: Finding) -> tuple[int, int]:
     return ("error", "warning", "info").index(finding.severity), finding.layer
-
-
-def _device(session: Session, width: int) -> list[Line]:
-    origin = origin_of(session)
-    lasts = numbers.duration(session.n_cycles, session.meta.clock_hz)
-    text = (
-        f"  {len(session.nodes):,} nodes, {session.n_commands:,} commands, "
-        f"{numbers.cycles(session.n_cycles)}{f' = {lasts}' if lasts else ''}"
-    )
-    hosted = sum(n.engine == "host" for n in session.nodes)
-    if hosted:
-        text += f", {hosted} nodes on the host"
-    return [
-        fit(line(("run", "title"), text, (f"  {origin}", "dim")), width),
-        fit(line((f"  status {safe(session.status, 24)}", "dim")), width),
-    ]
 
 
 def _go_on(session: Session, path: Path | str | None, again: Sequence[str]) -> list[Line]:

@@ -34,8 +34,14 @@ def headline(verdict: Verdict | None) -> tuple[str, Style]:
     return f"! AT FAULT: {layer_name(verdict.layer).upper()}{code}", "error"
 
 
-def verdict_lines(session: Session, width: int) -> list[Line]:
-    """Return headline, summary, the numbers compared, the chain, and what was ruled out."""
+def verdict_lines(session: Session, width: int, *, most: int | None = None) -> list[Line]:
+    """Return headline, summary, the numbers compared, the chain, and what was ruled out.
+
+    Args:
+        session: The record.
+        width: Columns.
+        most: Most lines of numbers; None for all.
+    """
     verdict, finding = session.verdict, deciding(session)
     text, style = headline(verdict)
     subject = finding.subject if finding is not None else None
@@ -47,7 +53,7 @@ def verdict_lines(session: Session, width: int) -> list[Line]:
     if finding is not None and verdict.layer:
         about = subject_text(finding.subject, max(width - 24, 16))
         lines += wrapped(f"{about} ({finding.certainty})", width, "key", lead="at         ")
-        lines += evidence_lines(finding, width, lead=f"{finding.origin:<10} ")
+        lines += evidence_lines(finding, width, lead=f"{finding.origin:<10} ", most=most)
         if finding.fix:
             lines += wrapped(safe(finding.fix, 1200), width, lead="fix        ")
     for number, link in enumerate(verdict.chain):

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from npudbg.targets.profile import Target
     from npudbg.tui.port import Live
 
-_TEXT_WIDTH = 86
-
 
 class InterpreterPort(Interpreter):
     """Implements :class:`~npudbg.tui.port.Port` over a session, and over a live program."""
@@ -53,6 +51,6 @@ class InterpreterPort(Interpreter):
             found = sorted({*found, *(v for v in self.live.verbs() if v.startswith(text))})
         return found
 
-    def explain(self, finding: Finding) -> list[Line]:
-        """Return the long text of a finding's code."""
-        return explained(finding, _TEXT_WIDTH)
+    def explain(self, finding: Finding, width: int) -> list[Line]:
+        """Return the long text of a finding's code, wrapped to ``width`` columns."""
+        return explained(finding, width)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from textual.binding import Binding
 
-from npudbg.render.fit import left
+from npudbg.render.fit import left, wrapped
 from npudbg.session.errors import UserError
 from npudbg.session.lines import Line, line
 
@@ -127,9 +128,19 @@ def footer(width: int) -> Line:
     return line(*parts)
 
 
-def help_lines(extra: Iterable[tuple[str, str]] = ()) -> list[Line]:
-    """Return the help: all keys by group, then the lists' own, then what marks mean."""
+def help_lines(width: int, extra: Iterable[tuple[str, str]] = ()) -> list[Line]:
+    """Return the help: all keys by group, then the lists' own, then what marks mean.
+
+    Args:
+        width: Columns; longer texts go on below themselves.
+        extra: Keys of plugins' panels, each with what it does.
+    """
     lines: list[Line] = []
+
+    def item(key: str, text: str) -> list[Line]:
+        rows = wrapped(text, width, lead=" " * 13)
+        return [line("  ", (left(key, 11), "key"), rows[0].spans[-1].text), *rows[1:]]
+
     group = ""
     for key in KEYS:
         if key.id in _HIDDEN:
@@ -137,13 +148,13 @@ def help_lines(extra: Iterable[tuple[str, str]] = ()) -> list[Line]:
         if key.group != group:
             group = key.group
             lines += [line(""), line((group, "title"))]
-        lines.append(line("  ", (left(key.shown, 11), "key"), key.help))
+        lines += item(key.shown, key.help)
     lines += [line(""), line(("Lists", "title"))]
-    lines += [line("  ", (left(k, 11), "key"), text) for k, text in LIST_HELP]
+    lines += chain.from_iterable(item(k, text) for k, text in LIST_HELP)
     extra = list(extra)
     if extra:
         lines += [line(""), line(("Plugin panels (while one has the focus)", "title"))]
-        lines += [line("  ", (left(k, 11), "key"), text) for k, text in extra]
+        lines += chain.from_iterable(item(k, text) for k, text in extra)
     lines += [line(""), line(("Marks", "title"))]
     for mark, text in (
         ("!", "error"), ("~", "warning"), ("i", "information"), ("✓", "in order"),
@@ -153,7 +164,7 @@ def help_lines(extra: Iterable[tuple[str, str]] = ()) -> list[Line]:
         ("--", "bytes that nothing has written yet"),
         ("o", "an output of the model"),
     ):  # fmt: skip
-        lines.append(line("  ", (left(mark, 11), "key"), text))
+        lines += item(mark, text)
     return lines[1:]
 
 

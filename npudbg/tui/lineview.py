@@ -96,6 +96,12 @@ class LineView(ScrollView, can_focus=True):
             self._repaint(index)
         self._reveal()
 
+    def highlight(self, shown: bool) -> None:
+        """Show or hide the highlight: hidden where the list has no line for what is selected."""
+        if shown != self.show_highlight:
+            self.show_highlight = shown
+            self._repaint(self.index)
+
     def forget(self, *numbers: int) -> None:
         """Lines with these numbers (all, if none) must be made again."""
         if not numbers:

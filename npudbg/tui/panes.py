@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
-from textual.containers import Horizontal, Vertical
+from textual.containers import Vertical
 
 from npudbg.render import outputs
-from npudbg.render.findings import finding_detail, finding_line
-from npudbg.render.host import host_lines
+from npudbg.render.host import host_lines, inputs_of
 from npudbg.render.inputs import input_lines
-from npudbg.render.verdict import verdict_lines
+from npudbg.render.life import life_lines
 from npudbg.session.errors import SessionError
 from npudbg.session.lines import Line, line
 from npudbg.session.text import safe
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
     from npudbg.session.reader import Session
     from npudbg.targets.profile import Target
     from npudbg.tui.port import Port
+
+
+_LIVES = 8
+"""Inputs whose way to the device is told; more of them are asked for by name."""
 
 
 class Pane(Vertical):
@@ -79,60 +82,6 @@ class Pane(Vertical):
         self.follow(self.screen.selection, moved=True)
 
 
-class FindingsPane(Pane):
-    """The verdict, all findings, and the selected one in full."""
-
-    title = "0 Findings"
-    _followed: Selection | None = None
-
-    def compose(self):
-        """List beside (or above) detail."""
-        with Horizontal(id="findings-body"):
-            yield LineView(id="findings-left", classes="main")
-            yield LineView(id="findings-detail", classes="quiet")
-
-    def fill(self) -> None:
-        """The verdict is line 0; the findings follow."""
-        found = self.session.findings
-        view = self.main
-
-        def make(number: int, width: int) -> Line:
-            if number == 0:
-                first = verdict_lines(self.session, width)
-                return Line(first[0].spans, None)
-            return finding_line(found[number - 1], width)
-
-        def text(number: int) -> str:
-            if number == 0:
-                return "verdict"
-            each = found[number - 1]
-            return f"{each.code} {each.name} {each.subject.name} {each.message}"
-
-        view.show(Rows(len(found) + 1, make, text))
-        self.detail(view.index)
-
-    def follow(self, selection: Selection, *, moved: bool = False) -> None:
-        """Stand on the selected finding, when it is another one than before."""
-        if selection.finding is not None and not moved and selection is not self._followed:
-            self.main.move_to(selection.finding + 1)
-        self._followed = selection
-        self.detail(self.main.index)
-
-    def detail(self, number: int) -> None:
-        """Show line ``number`` in full: the verdict, or a finding."""
-        view = self.query_one("#findings-detail", LineView)
-        width = max(view.scrollable_content_region.width, 20)
-        found = self.session.findings
-        if number == 0 or number > len(found):
-            lines = verdict_lines(self.session, width)
-        else:
-            lines = finding_detail(found[number - 1], width)
-            for other in found[number - 1].related[:16]:
-                name = safe(other.name or other.kind, max(width - 12, 20))
-                lines.append(line(("  see   ", "dim"), name, subject=other))
-        view.show_lines(lines, index=0)
-
-
 class LinesPane(Pane):
     """A pane whose lines are made at once (layers 1 and 2 are short)."""
 
@@ -172,8 +121,17 @@ class HostPane(LinesPane):
         self.target = target
 
     def lines(self, width: int) -> list[Line]:
-        """Return a block an input."""
-        return host_lines(self.session, self.target, width)
+        """Return a block an input; below them the steps of each one's way to the device."""
+        lines = host_lines(self.session, self.target, width)
+        if not self.display:
+            return lines  # made when it is seen: a life is told from all commands
+        for tensor in inputs_of(self.session)[:_LIVES]:
+            lines.append(line(""))
+            try:
+                lines += life_lines(self.session, tensor, width, target=self.target)
+            except SessionError as error:
+                lines.append(line((f"! {error}", "error")))
+        return lines
 
 
 class InputPane(LinesPane):
@@ -217,6 +175,8 @@ class OutputPane(Pane):
         row = self.row_of.get(selection.tensor)
         if row is not None and not moved:
             self.main.move_to(row)
+        # A tensor that is not in the list (an input, a weight) leaves no line highlighted.
+        self.main.highlight(row is not None)
         view = self.query_one("#output-detail", LineView)
         record = self.session.tensors[selection.tensor]
         try:

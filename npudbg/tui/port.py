@@ -93,8 +93,8 @@ class Port(Protocol):
         """Return the nodes on which an enabled breakpoint stands."""
         ...
 
-    def explain(self, finding: Finding) -> list[Line]:
-        """Return the long text of a finding's code."""
+    def explain(self, finding: Finding, width: int) -> list[Line]:
+        """Return the long text of a finding's code, wrapped to ``width`` columns."""
         ...
 
     def memory(

@@ -16,10 +16,11 @@ from npudbg.session.records import Subject
 from npudbg.session.text import safe
 from npudbg.tui import keymap
 from npudbg.tui.bars import TabBar, head_line
+from npudbg.tui.findings import FindingsPane
 from npudbg.tui.help import TextScreen
 from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
-from npudbg.tui.panes import FindingsPane, HostPane, InputPane, OutputPane, Pane, PluginPane
+from npudbg.tui.panes import HostPane, InputPane, OutputPane, Pane, PluginPane
 from npudbg.tui.prompt import PromptBar
 from npudbg.tui.selection import Selection, finding_of, of_command, resolve, step, subject_of
 from npudbg.tui.sessions import SessionScreen
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from npudbg.tui.port import Port
 
 GRID_WIDTH, GRID_HEIGHT = 132, 36
+_FRAME = 2
+"""Rows of a pane that its border takes."""
 _TRAIL = 200
 _CONSOLE = 5000
 
@@ -247,8 +250,20 @@ class DebuggerScreen(SessionScreen):
             shown = {self.active}
         for number, pane in enumerate(self.panes):
             pane.set_class(number in shown, "-shown")
+        self._share(width, height)
         self.query_one("#top").set_class(bool(shown - {0, 3, 4}), "-shown")
         self.query_one("#bottom").set_class(bool(shown & {3, 4}), "-shown")
+
+    def _share(self, width: int, height: int) -> None:
+        """Give the grid's findings the rows that they need, up to a quarter of the screen."""
+        findings, top = self.query_one(FindingsPane), self.query_one("#top")
+        if not self.grid or self.zoomed:
+            findings.styles.height = top.styles.height = None
+            return
+        wanted = findings.rows_wanted(width * 3 // 5 - 4) + _FRAME
+        findings.styles.height = min(max(wanted, 8), height // 4)
+        # Hosts and inputs are short; a plugin's panel is not.
+        top.styles.height = height // 3 if self.active >= 5 else height // 5 + 1
 
     def place_panes(self) -> None:
         """See :class:`SessionScreen`."""
@@ -411,7 +426,8 @@ class DebuggerScreen(SessionScreen):
         if at is None or not found:
             self.say(line((" no finding is selected; ] goes to the next one", "warn")))
             return
-        self.app.push_screen(TextScreen(found[at].code, self.port.explain(found[at])))
+        chosen = found[at]
+        self.app.push_screen(TextScreen(chosen.code, lambda w: self.port.explain(chosen, w)))
 
     # -- prompt, search, console, help ---------------------------------------------------
 
@@ -474,7 +490,7 @@ class DebuggerScreen(SessionScreen):
     def action_help(self) -> None:
         """Show the keys."""
         extra = [(k, f"{t} ({safe(p.title, 16)})") for p in self.panels for k, t in p.keys.items()]
-        self.app.push_screen(TextScreen("npudbg: keys", keymap.help_lines(extra)))
+        self.app.push_screen(TextScreen("npudbg: keys", lambda w: keymap.help_lines(w, extra)))
 
     def action_quit(self) -> None:
         """Leave the program."""

@@ -9,7 +9,7 @@ from npudbg.debugger.locations import first_load
 from npudbg.session.commands import Space, space_name
 from npudbg.session.errors import SessionError
 from npudbg.session.reader import Session
-from npudbg.session.records import Finding, Subject
+from npudbg.session.records import Finding, Subject, TensorRecord
 
 _SPACES = {"host": Space.HOST, "ddr": Space.DDR, "sram": Space.SRAM}
 
@@ -111,6 +111,26 @@ def step(session: Session, selection: Selection, up: bool) -> Subject | None:
             if 0 <= goal < len(session.nodes) and goal != node:
                 name = session.nodes[goal].label
                 return Subject(kind="node", name=name, node=goal)
+    return None
+
+
+def tensor_at(session: Session, selection: Selection) -> TensorRecord | None:
+    """Return the tensor whose bytes lie at the selected address; None if none is known to.
+
+    SRAM holds tiles: what lies there is a part of the selected tensor.  Elsewhere the
+    copies of a tensor differ in type, and the address says which copy is meant.
+    """
+    chosen = None if selection.tensor is None else session.tensors[selection.tensor]
+    at = selection.address
+    if at is None or selection.space == Space.SRAM:
+        return chosen
+    found = [] if chosen is None else [chosen]
+    for tensor in (*found, *session.tensors):
+        base = tensor.address
+        if base is None or _SPACES.get(tensor.space) != selection.space:
+            continue
+        if base <= at < base + max(tensor.base_nbytes - tensor.offset, 1):
+            return tensor
     return None
 
 

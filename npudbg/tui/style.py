@@ -31,16 +31,17 @@ FindingsPane > #findings-body { height: 1fr; layout: vertical; }
 .-grid Pane:focus-within {
     border: heavy $primary; border-title-color: $text; border-title-style: bold;
 }
-.-grid #bottom.-shown { height: 2fr; }
+.-grid #bottom.-shown { height: 1fr; }
 .-grid #findings { height: 10; }
+.-grid #top.-shown { height: 11; }
 .-grid #console-box { max-height: 14; }
 .-grid TracePane > .lower { display: block; }
 .-grid TracePane > #trace-memory { height: 6; }
 .-grid.-zoom TracePane > #trace-memory { height: 10; }
 .-grid FindingsPane > #findings-body { layout: horizontal; }
-.-grid #findings-left { height: 1fr; max-height: 100%; }
+.-grid #findings-left { width: 2fr; height: 1fr; max-height: 100%; }
 .-grid #findings-detail {
-    width: 1fr; height: 1fr; border-top: none; border-left: solid $foreground 30%;
+    width: 3fr; height: 1fr; border-top: none; border-left: solid $foreground 30%;
 }
 .-grid.-zoom #findings, .-grid.-zoom #bottom.-shown { height: 1fr; }
 """

@@ -18,7 +18,7 @@ from npudbg.session.text import safe
 from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
 from npudbg.tui.panes import Pane
-from npudbg.tui.selection import Selection
+from npudbg.tui.selection import Selection, tensor_at
 from npudbg.tui.sources import Commands
 
 if TYPE_CHECKING:
@@ -199,9 +199,10 @@ class TracePane(Pane):
         return self._known[key]
 
     def _dtype(self) -> str | None:
-        if not self.as_values or self.selection.tensor is None:
+        tensor = tensor_at(self.session, self.selection) if self.as_values else None
+        if tensor is None:
             return None
-        name = self.session.tensors[self.selection.tensor].dtype
+        name = tensor.dtype
         plain = name.lstrip("<>|=")
         return name if plain[:1] in ("f", "i", "u", "b") else None
 

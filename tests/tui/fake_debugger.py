@@ -62,7 +62,7 @@ class FakeDebugger:
     def break_nodes(self):
         return frozenset(self.breaks)
 
-    def explain(self, finding):
+    def explain(self, finding, width):
         return [line(finding.code), line(finding.message)]
 
     def memory(self, space, address, nbytes):
