@@ -135,7 +135,8 @@ class Issuer:
     def never_taken(self, seq: int) -> None:
         """A command that is not taken yet was queued, and no engine ran it."""
         at = seq - self.next_seq + len(self._rows)
-        self.set_status(seq, int(Status.NOT_STARTED))
+        row = self._rows[at]
+        self._rows[at] = (*row[:2], row[1], *row[3:11], int(Status.NOT_STARTED), *row[12:])
         self._uncount(at)
 
     def again(self, seq: int) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from npudbg.debugger import references
 from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.registry import Run, Verb, completed
 from npudbg.debugger.verbs import info_graph, info_run
 from npudbg.debugger.verbs.info_dma import dma
-from npudbg.debugger.verbs.info_life import life
 from npudbg.debugger.verbs.moving import bookmark_lines, places
 from npudbg.debugger.verbs.sessions import session_list
 from npudbg.debugger.verbs.stops import stop_lines, tensors
@@ -24,6 +24,14 @@ def _stops(context: Context, text: str) -> list[Line]:
 def _bookmarks(context: Context, text: str) -> list[Line]:
     """Bookmarks."""
     return bookmark_lines(context)
+
+
+def _life(context: Context, text: str) -> list[Line]:
+    """The seven steps of a tensor's life, from its allocation to the host's reading it."""
+    from npudbg.render.life import life_lines
+
+    record = references.tensor(context, text or "out").record
+    return life_lines(context.session, record, context.width, target=context.target)
 
 
 def _display(context: Context, text: str) -> list[Line]:
@@ -46,7 +54,7 @@ TOPICS: dict[str, Run] = {
     "engines": info_run.engines,
     "counters": info_run.counters,
     "memory": info_run.memory,
-    "life": life,
+    "life": _life,
     "display": _display,
     "bookmarks": _bookmarks,
     "sessions": session_list,

@@ -176,7 +176,7 @@ def test_bt_names_where_dirt_begins(tmp_path):
         ("engines", ["dma0", "% of", "simulated"]),
         ("counters", ["pe_utilisation", "36.0%"]),
         ("memory", ["ddr", "0x40000000", "in sram"]),
-        ("life t1", ["1 allocate", "5 dma", "moved by", "7 synchronise", "waited for by"]),
+        ("life t1", ["1 allocate", "5 DMA", "→", "7 execute, synchronise", "read as an operand"]),
         ("bookmarks", ["no bookmarks"]),
         ("display", ["nothing is displayed"]),
         ("", ["info life"]),
