@@ -17,6 +17,7 @@ from npudbg.debugger.registry import Registry, Verb, completed
 from npudbg.debugger.sessions import Sessions
 from npudbg.debugger.state import View
 from npudbg.debugger.verbs import (
+    displays,
     info,
     listing,
     memory,
@@ -80,8 +81,9 @@ class Interpreter:
         self.failed = False
         self.registry = Registry(
             [
-                *moving.VERBS, *stops.VERBS, *values.VERBS, *memory.VERBS, *tracing.VERBS,
-                *listing.VERBS, *info.VERBS, *setting.VERBS, *sessions.VERBS, *self._own(),
+                *moving.VERBS, *stops.VERBS, *values.VERBS, *displays.VERBS, *memory.VERBS,
+                *tracing.VERBS, *listing.VERBS, *info.VERBS, *setting.VERBS, *sessions.VERBS,
+                *self._own(),
             ]
         )  # fmt: skip
         self._last = ""
@@ -275,7 +277,7 @@ class Interpreter:
         before = self.context.cursor.seq
         lines = verb.run(self.context, rest)
         if verb.group == "Moving" and (self.context.cursor.seq != before or verb.repeats):
-            lines = [*lines, *values.display_lines(self.context)]
+            lines = [*lines, *displays.display_lines(self.context)]
         return lines
 
     def _mistake(self, lines: list[Line]) -> list[Line]:

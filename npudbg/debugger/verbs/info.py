@@ -7,11 +7,11 @@ from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.registry import Run, Verb, completed
 from npudbg.debugger.verbs import info_graph, info_run
+from npudbg.debugger.verbs.displays import display_lines
 from npudbg.debugger.verbs.info_dma import dma
 from npudbg.debugger.verbs.moving import bookmark_lines, places
 from npudbg.debugger.verbs.sessions import session_list
 from npudbg.debugger.verbs.stops import stop_lines, tensors
-from npudbg.debugger.verbs.values import display_lines
 from npudbg.session.lines import Line, line
 from npudbg.session.text import safe
 

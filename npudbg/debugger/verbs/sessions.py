@@ -10,7 +10,7 @@ from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.registry import Verb, completed
 from npudbg.debugger.sessions import Opened, Sessions
 from npudbg.debugger.stopping import where
-from npudbg.debugger.verbs.values import display_lines
+from npudbg.debugger.verbs.displays import display_lines
 from npudbg.session.lines import Line, Style, line
 from npudbg.session.text import safe
 

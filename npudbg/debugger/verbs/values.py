@@ -1,4 +1,4 @@
-"""Showing values: print, display, golden values."""
+"""Showing values: print, golden values."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 import numpy as np
 
 from npudbg.debugger import references, words
-from npudbg.debugger.context import Context, Display
+from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.expressions import evaluate, parse
 from npudbg.debugger.expressions.functions import FUNCTIONS
 from npudbg.debugger.expressions.values import ArrayValue, Value, Word, scalar
 from npudbg.debugger.registry import Verb, completed
 from npudbg.debugger.scope import NAMES, CommandScope
-from npudbg.debugger.verbs.memory import examine
+from npudbg.session.commands import kind_name
 from npudbg.session.lines import Line, line
 from npudbg.session.scan import scan
 from npudbg.session.text import safe
 
 _GROUP = "Looking"
 _SHOWN = 24
-_MOST_DISPLAYS = 50
 _MOST_GOLDEN = 1 << 30
 
 
@@ -48,7 +47,7 @@ def value_of(context: Context, text: str) -> Value:
         except DebuggerError:
             if context.session.tensor(word) is None and "[" not in word:
                 raise
-            named = _quiet(context, word)
+            named = quiet(context, word)
             if named is None:
                 raise
             ref = named
@@ -56,7 +55,8 @@ def value_of(context: Context, text: str) -> Value:
     return part if isinstance(part, ArrayValue) else scalar(part)
 
 
-def _quiet(context: Context, word: str) -> references.TensorRef | None:
+def quiet(context: Context, word: str) -> references.TensorRef | None:
+    """Return the tensor that a word names; None if it names none."""
     try:
         return references.tensor(context, word)
     except DebuggerError:
@@ -71,7 +71,33 @@ def _print(context: Context, text: str) -> list[Line]:
             form, rest = first[1:], after.strip()
     if not rest:
         raise DebuggerError("print what? an expression such as max(abs(out)), or a tensor")
-    return value_lines(value_of(context, rest), form)
+    return shown(context, value_of(context, rest), form)
+
+
+def shown(context: Context, value: Value, form: str = "") -> list[Line]:
+    """Return a value as lines; a tensor that is not made yet says which command begins it."""
+    if not isinstance(value, ArrayValue) or value.known is None or value.known.any():
+        return value_lines(value, form)
+    return [line((f"{_head(value)}: ", "title"), (_not_made(context, value.name), "warn"))]
+
+
+def _not_made(context: Context, name: str) -> str:
+    """Return in words that nothing of a tensor is there yet at the cursor."""
+    record = context.session.tensor(name)
+    rows = context.tensors.rows(context.tensors.root(record.id)) if record is not None else ()
+    later = [row for row in rows if int(row["seq"]) > context.seq][:1]
+    if not later:
+        return f"not made yet at command {context.cursor.seq}"
+    node = context.cursor.node(int(later[0]["seq"]))
+    of = f" of {safe(node.label, 60)}" if node is not None else ""
+    what = f"{kind_name(int(later[0]['kind']))}{of}"
+    return f"not made yet; command {int(later[0]['seq'])} ({what}) begins it"
+
+
+def _head(value: ArrayValue) -> str:
+    """Return name, shape and type."""
+    size = "x".join(map(str, value.array.shape)) or "scalar"
+    return f"{safe(value.name, 60)} {size} {value.array.dtype.name}".strip()
 
 
 def value_lines(value: Value, form: str = "") -> list[Line]:
@@ -84,11 +110,9 @@ def value_lines(value: Value, form: str = "") -> list[Line]:
     if not isinstance(value, ArrayValue):
         return [line(("= ", "dim"), (_one(value, form), "number"))]
     array = value.array
-    size = "x".join(map(str, array.shape)) or "scalar"
     made = array.size if value.known is None else int(np.count_nonzero(value.known))
-    head = f"{safe(value.name, 60)} {size} {array.dtype.name}".strip()
     note = f", {made:,} of {array.size:,} elements written" if made < array.size else ""
-    lines = [line((head, "title"), note)]
+    lines = [line((_head(value), "title"), note)]
     known = np.ones(array.shape, bool) if value.known is None else value.known
     flat, mask = array.reshape(-1)[:_SHOWN], known.reshape(-1)[:_SHOWN]
     shown = [_one(scalar(v), form) if k else "--" for v, k in zip(flat, mask, strict=True)]
@@ -129,70 +153,6 @@ def _one(value: Value, form: str) -> str:
 
 def _char(value: int) -> str:
     return f"{value} {chr(value)!r}" if 32 <= value < 127 else str(value)
-
-
-def _display(context: Context, text: str) -> list[Line]:
-    if not text:
-        return display_lines(context) or [line(("nothing is displayed; display EXPR", "dim"))]
-    if len(context.displays) >= _MOST_DISPLAYS:
-        raise DebuggerError(f"{_MOST_DISPLAYS} displays are set; undisplay some")
-    if text.startswith("/") and text.partition(" ")[0][-1:] in "bhwgi" and " " in text:
-        shown = f"x{text}"
-    else:
-        parse_or_name(context, text)
-        shown = f"p {text}"
-    number = max((d.number for d in context.displays), default=0) + 1
-    context.displays.append(Display(number, shown))
-    return shown_lines(context, context.displays[-1])
-
-
-def parse_or_name(context: Context, text: str) -> None:
-    """Make sure that a text can be displayed, now or later.
-
-    Raises:
-        DebuggerError: It is neither an expression nor a tensor.
-    """
-    try:
-        parse(text)
-    except DebuggerError as error:
-        if _quiet(context, text) is None:
-            raise error from None
-
-
-def shown_lines(context: Context, display: Display) -> list[Line]:
-    """Return one display as lines; what has no value here says so."""
-    verb, _, rest = display.text.partition(" ")
-    head = line((f"{display.number}: {safe(display.text, 100)}", "key"))
-    try:
-        if verb == "p":
-            lines = value_lines(value_of(context, rest))
-        else:
-            keep = context.next_address
-            lines = examine(context, display.text[1:])
-            context.next_address = keep
-    except DebuggerError as error:
-        lines = [line((f"  {safe(error, 200)}", "dim"))]
-    if len(lines) == 1:
-        return [line(*head.spans, "  ", *lines[0].spans)]
-    return [head, *lines]
-
-
-def display_lines(context: Context) -> list[Line]:
-    """Return all that is displayed at a stop."""
-    return [each for display in context.displays for each in shown_lines(context, display)]
-
-
-def _undisplay(context: Context, text: str) -> list[Line]:
-    if not text:
-        context.displays.clear()
-        return [line("nothing is displayed any more")]
-    for word in text.split():
-        number = references.integer(word, "number")
-        found = next((d for d in context.displays if d.number == number), None)
-        if found is None:
-            raise DebuggerError(f"no display {number}")
-        context.displays.remove(found)
-    return [line(f"undisplayed {safe(text, 60)}")]
 
 
 def _golden(context: Context, text: str) -> list[Line]:
@@ -244,16 +204,6 @@ VERBS = (
             "functions: " + ", ".join(FUNCTIONS) + ', tensor("name")',
         ),
     ),
-    Verb(
-        "display",
-        _display,
-        "display EXPR | /FMT ADDR",
-        "show it at every stop",
-        _GROUP,
-        ("disp",),
-        complete=names,
-    ),
-    Verb("undisplay", _undisplay, "undisplay [N …]", "show it no more", _GROUP, ("undisp",)),
     Verb(
         "golden",
         _golden,

@@ -112,8 +112,14 @@ def test_names_that_look_like_divisions(made, run):
 def test_print_says_how_much_is_written(made, run, failed):
     run("goto 0")
     number = next(n for n, t in made.tensors.items() if t.name == "t0")
-    assert f"0 of {made.arrays[number].size} elements written" in run("p t0")
+    first = made.history[number][0][0]
+    assert f"not made yet; command {first} (KERNEL of node0) begins it" in run("p t0")
     assert "has not been written" in failed("p t0[0,0,0]")
+    raw, known = made.values(number, first)
+    array = raw.view(made.arrays[number].dtype)
+    some = int(known[:: array.itemsize].sum())
+    text = run(f"goto {first}", "p t0")
+    assert f"{some} of {array.size} elements written" in text and 0 < some < array.size
 
 
 def test_display_shows_at_every_stop_and_survives_what_is_absent(run):
