@@ -1,8 +1,8 @@
 """Statistics of a tensor's values at memory speed, and their histogram.
 
-Two levels.  :func:`scan_fast` answers "is it finite, what is its range, does it
-stand at its type's limits" for little more than reading the bytes.  :func:`scan`
-adds mean, deviation and subnormals.  :func:`scan_histogram` gives both the full
+Three levels.  :func:`scan_limits` answers "is it finite, does it stand at its type's
+limits" for little more than reading the bytes; :func:`scan_fast` adds the range and
+zeros, :func:`scan` mean, deviation and subnormals.  :func:`scan_histogram` gives both the full
 statistics and a histogram for the price of two passes.
 
 All go in chunks that stay in the processor's cache; no temporary is as large as
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from npudbg.session import scan_narrow, scan_wide
 from npudbg.session.records import Record, Stats
@@ -54,6 +55,22 @@ def scan(array: npt.NDArray[Any]) -> Stats | None:
     if not plain.size:
         return Stats(count=0)
     return scan_narrow.scan(plain) if scan_narrow.covers(plain) else scan_wide.scan(plain)
+
+
+def scan_limits(array: npt.NDArray[Any]) -> Stats | None:
+    """Return NaN, Inf and elements at the type's limits; nothing else is looked for.
+
+    Args:
+        array: As for :func:`scan`.
+    """
+    plain = _plain(array)
+    if plain is None:
+        return None
+    if not plain.size:
+        return Stats(count=0)
+    if not scan_narrow.covers(plain):
+        return scan_wide.scan_limits(plain)
+    return structs.replace(scan_narrow.scan_fast(plain, False), min=None, max=None)
 
 
 def scan_fast(array: npt.NDArray[Any], *, zeros: bool = True) -> Stats | None:

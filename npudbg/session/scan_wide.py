@@ -15,6 +15,9 @@ from npudbg.session.scan_chunks import CHUNK_BYTES, chunks
 
 _Array = npt.NDArray[Any]
 
+_ONCE = 1 << 20
+"""Bytes a piece that is looked at once: the fewer calls, the better."""
+
 _RANGED = 1 << 18
 """Bytes a piece where only the range is looked for, in two reductions."""
 
@@ -159,6 +162,31 @@ def _native(array: _Array) -> np.dtype[Any]:
     """Return the type that the pieces are computed in (long double becomes float64)."""
     dtype = array.dtype.newbyteorder("=")
     return np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype
+
+
+def scan_limits(array: _Array) -> Stats:
+    """Return limits and non-finite counts of a non-empty array."""
+    tally = _Tally(_native(array))
+    with np.errstate(all="ignore"):
+        for whole in chunks(array, tally.dtype, _ONCE):
+            if tally.float and _squares_fit(whole):
+                continue
+            piece, small, large = tally.finite(whole)
+            if small is not None:
+                tally.range(piece, small, large)
+    return Stats(count=array.size, **tally.counts)
+
+
+def _squares_fit(piece: _Array) -> bool:
+    """Whether the squares of all elements have a finite sum: then none is at a limit or beyond.
+
+    Squares cannot cancel, so that NaN and Inf show, and the square of a type's limit is Inf.
+    """
+    rows = piece.size // _BLOCK
+    whole, rest = piece[: rows * _BLOCK].reshape(rows, 1, _BLOCK), piece[rows * _BLOCK :]
+    # One dot product a row, of a length that BLAS computes in the calling thread.
+    sums = np.matmul(whole, whole.transpose(0, 2, 1))
+    return bool(np.isfinite(sums).all() and np.isfinite(rest.dot(rest)))
 
 
 def scan_fast(array: _Array, zeros: bool) -> Stats:

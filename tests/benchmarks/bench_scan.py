@@ -17,7 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from npudbg.session.scan import scan, scan_fast, scan_histogram
+from npudbg.session.scan import scan, scan_fast, scan_histogram, scan_limits
 
 ELEMENTS = 1 << 26
 ROUNDS = 5
@@ -52,12 +52,15 @@ def seconds(call: Callable[[], object]) -> float:
 
 def main(names: list[str]) -> int:
     """Print a line a dtype."""
-    print(f"{'dtype':15} {'limits':>7} {'+zeros':>7} {'full':>7} {'+hist':>7} {'extra MB':>9}")
+    print(
+        f"{'dtype':15} {'limits':>7} {'+range':>7} {'+zeros':>7} {'full':>7} {'+hist':>7} {'extra MB':>9}"
+    )
     for name in names or DTYPES:
         array = tensor(DTYPES[name])
         words = array.view(np.int64)
         calls: list[Callable[[], object]] = [
             lambda words=words: words.sum(),
+            lambda array=array: scan_limits(array),
             lambda array=array: scan_fast(array, zeros=False),
             lambda array=array: scan_fast(array),
             lambda array=array: scan(array),

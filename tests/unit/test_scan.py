@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from npudbg.session import scan_narrow
-from npudbg.session.scan import histogram, scan, scan_fast, scan_histogram
+from npudbg.session.scan import histogram, scan, scan_fast, scan_histogram, scan_limits
 
 FLOATS = ["f8", "f4", "f2", ">f4", ">f2", ">f8"]
 EXTENSION = [
@@ -81,7 +81,10 @@ def expected(array):
 
 def check(array):
     counts, finite = expected(array)
-    full, fast = scan(array), scan_fast(array)
+    full, fast, least = scan(array), scan_fast(array), scan_limits(array)
+    for key in ("count", "nan", "pos_inf", "neg_inf", "at_min", "at_max"):
+        assert getattr(least, key) == counts[key], key
+    assert least.min is None
     for key, value in counts.items():
         assert getattr(full, key) == value, key
         if key != "subnormal":
@@ -171,7 +174,7 @@ def test_any_stride_and_order(data):
 
 def test_large_view_needs_no_copy():
     array = np.ones((2048, 4096), "f4")[:, ::2].T
-    for call in (scan, scan_fast, histogram):
+    for call in (scan, scan_fast, scan_limits, histogram):
         tracemalloc.start()
         call(array)
         peak = tracemalloc.get_traced_memory()[1]
@@ -187,6 +190,7 @@ def test_extra_memory_is_under_8_megabytes(name):
     tracemalloc.start()
     scan_histogram(array)
     scan_fast(array)
+    scan_limits(array)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8e6
@@ -195,6 +199,7 @@ def test_extra_memory_is_under_8_megabytes(name):
 def test_empty_and_zero_dimensional():
     assert scan(np.empty((0, 3), "f4")).count == 0
     assert scan_fast(np.empty(0, "f2")).min is None
+    assert scan_limits(np.empty(0, "f4")).nan == 0
     assert histogram(np.empty(0, "f4")) is None
     assert scan(np.array(3.5, "f4")).mean == 3.5
     assert scan_fast(np.array(-2, "i1")).min == -2
@@ -214,6 +219,7 @@ def test_complex_parts_count_as_elements():
 def test_what_is_no_number_gives_none(array):
     assert scan(array) is None
     assert scan_fast(array) is None
+    assert scan_limits(array) is None
     assert histogram(array) is None
 
 
@@ -248,3 +254,24 @@ def test_counts_are_whole_however_often_the_small_table_is_emptied(name, monkeyp
         monkeypatch.setattr(scan_narrow, "_DRAIN", 100_000)
         assert scan_histogram(array, 64) == once
     check(array)
+
+
+@pytest.mark.parametrize("name", ["f4", "f8"])
+@pytest.mark.parametrize("at", [0, 8191, 8192, 1 << 17, (1 << 18) - 1, 1 << 18, (1 << 18) + 4])
+def test_one_bad_element_is_seen_wherever_it_stands(name, at):
+    array = np.ones((1 << 18) + 5, name)
+    assert scan_limits(array).nonfinite == 0
+    for value, field in (
+        (np.nan, "nan"),
+        (np.inf, "pos_inf"),
+        (-np.inf, "neg_inf"),
+        (np.finfo(name).max, "at_max"),
+        (np.finfo(name).min, "at_min"),
+    ):
+        array[at] = value
+        seen = scan_limits(array)
+        assert {f: getattr(seen, f) for f in (field, "count")} == {field: 1, "count": array.size}
+        assert seen.nonfinite == (0 if field.startswith("at") else 1)
+    # Squares that overflow are no limit.
+    array[at] = np.sqrt(np.finfo(name).max) * 2
+    assert scan_limits(array) == scan_limits(np.ones_like(array))

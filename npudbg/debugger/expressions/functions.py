@@ -9,6 +9,8 @@ import numpy as np
 
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.expressions.values import ArrayValue, Value, Word, scalar, truth
+from npudbg.session.records import Stats
+from npudbg.session.scan import scan_fast, scan_limits
 
 
 class Function(NamedTuple):
@@ -41,15 +43,29 @@ def _floats(value: Value) -> Any:
 
 
 def _nan(value: Value) -> Value:
-    return int(np.count_nonzero(np.isnan(_elements(value))))
+    seen = _limits(value)
+    return seen.nan if seen is not None else int(np.count_nonzero(np.isnan(_elements(value))))
 
 
 def _inf(value: Value) -> Value:
+    seen = _limits(value)
+    if seen is not None:
+        return seen.pos_inf + seen.neg_inf
     return int(np.count_nonzero(np.isinf(_elements(value))))
 
 
 def _finite(value: Value) -> Value:
-    return bool(np.isfinite(_elements(value)).all())
+    seen = _limits(value)
+    return not seen.nonfinite if seen is not None else bool(np.isfinite(_elements(value)).all())
+
+
+def _limits(value: Value) -> Stats | None:
+    """Return what is not finite of real floats, None for what is counted in another way.
+
+    A condition is evaluated after every command: this is the quickest look there is.
+    """
+    held = _elements(value)
+    return scan_limits(held) if held.dtype.kind == "f" else None
 
 
 def _abs(value: Value) -> Value:
@@ -63,7 +79,17 @@ def _extreme(pick: Any) -> Callable[..., Value]:
         found = []
         for value in values:
             held = _elements(value)
-            if held.dtype.kind == "f":
+            if held.dtype == np.float16 and (seen := scan_fast(held, zeros=False)) is not None:
+                # NumPy's own min and max of float16 take a hundred times as long.
+                held = np.array(
+                    [
+                        *(x for x in (seen.min, seen.max) if x is not None),
+                        *([np.inf] if seen.pos_inf else ()),
+                        *([-np.inf] if seen.neg_inf else ()),
+                    ],
+                    np.float16,
+                )
+            elif held.dtype.kind == "f":
                 # NaN compares to nothing: it would hide an Inf.
                 held = held[~np.isnan(held)]
             if held.size:
