@@ -29,6 +29,10 @@ _ONE = np.ones((), np.int32)
 _DRAIN = 1 << 30
 """Elements after which a table of 32-bit counts (half the size of the whole) is emptied."""
 
+_SAMPLE = 16
+_MOSTLY = 0.85
+"""Part of a piece from which leaving one pattern out costs less than counting it."""
+
 _FEW = 1 << 15
 """Up to so many elements, looking each value up is quicker than a table of 65,536 counts."""
 
@@ -105,10 +109,28 @@ def _count_pairs(pieces: Iterable[npt.NDArray[np.uint16]]) -> npt.NDArray[np.int
             seen = piece.size
         if index.size < piece.size:
             index = np.empty(piece.size, np.intp)
+        piece = _without_common(piece, counts)
         np.copyto(index[: piece.size], piece)
         # Unlike bincount this makes no table of 512 KB a piece to be added to the whole.
         np.add.at(few, index[: piece.size], _ONE)
     return counts + few
+
+
+def _without_common(
+    piece: npt.NDArray[np.uint16], counts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint16]:
+    """Count the pattern that most of a piece consists of, if one is, and return the rest.
+
+    Adding to one place over and over waits for itself each time (measured: 25 read passes
+    for a tensor of zeros where a tensor of noise takes 12).
+    """
+    sample = piece[:: max(piece.size // _SAMPLE, 1)].tolist()
+    often = sample[len(sample) // 2]
+    if piece.size < _FEW or sample.count(often) < _MOSTLY * len(sample):
+        return piece
+    rest = piece[piece != often]
+    counts[often] += piece.size - rest.size
+    return rest
 
 
 def _count_bytes(patterns: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:

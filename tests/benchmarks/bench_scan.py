@@ -53,7 +53,8 @@ def seconds(call: Callable[[], object]) -> float:
 def main(names: list[str]) -> int:
     """Print a line a dtype."""
     print(
-        f"{'dtype':15} {'limits':>7} {'+range':>7} {'+zeros':>7} {'full':>7} {'+hist':>7} {'extra MB':>9}"
+        f"{'dtype':15} {'limits':>7} {'+range':>7} {'+zeros':>7} {'full':>7} {'+hist':>7} "
+        f"{'extra MB':>9}"
     )
     for name in names or DTYPES:
         array = tensor(DTYPES[name])

@@ -275,3 +275,11 @@ def test_one_bad_element_is_seen_wherever_it_stands(name, at):
     # Squares that overflow are no limit.
     array[at] = np.sqrt(np.finfo(name).max) * 2
     assert scan_limits(array) == scan_limits(np.ones_like(array))
+
+
+@pytest.mark.parametrize("name", ["f2", "bfloat16", "i2", "i1"])
+@pytest.mark.parametrize("part", [0.5, 0.9, 0.99, 1.0])
+def test_a_tensor_of_mostly_one_value(name, part):
+    array = random_array(dtype_of(name), 300_003, 7)
+    array[np.random.default_rng(1).random(array.size) < part] = 3
+    check(array)
