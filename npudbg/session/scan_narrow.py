@@ -128,7 +128,7 @@ def _without_common(
     often = sample[len(sample) // 2]
     if piece.size < _FEW or sample.count(often) < _MOSTLY * len(sample):
         return piece
-    rest = piece[piece != often]
+    rest: npt.NDArray[np.uint16] = piece[piece != often]
     counts[often] += piece.size - rest.size
     return rest
 
