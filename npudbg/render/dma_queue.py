@@ -7,13 +7,16 @@ import numpy as np
 from npudbg.render import numbers
 from npudbg.render.commands import engine_name, origin_of, what
 from npudbg.render.dma_channels import SMALL, Channel, Queue, queue_of
-from npudbg.render.fit import fit, left, wrapped
-from npudbg.session.commands import Status
+from npudbg.render.fit import cells, cut_middle, fit, left, wrapped
+from npudbg.session.commands import Status, kind_name
 from npudbg.session.lines import Line, Style, line
 from npudbg.session.reader import Session
 from npudbg.session.records import Subject
 from npudbg.session.text import safe
 from npudbg.targets.profile import Target
+
+_ADDRESSED = 24
+"""Columns in which a transfer's kind, address and size are told."""
 
 
 def dma_lines(
@@ -50,12 +53,76 @@ def dma_lines(
     ]
     if not queue.channels:
         return [fit(each, width) for each in (*lines, line(("no transfers here", "dim")))]
-    lines.append(line((_HEAD, "dim")))
-    lines += [_summary(session, each, queue, target) for each in queue.channels]
+    lines += channel_lines(session, queue, width, target=target)
     lines += wrapped(_legend(target), width, "dim")
     for channel in queue.channels:
         lines += _transfers(session, channel, width, at, most)
     return [fit(each, width) for each in lines]
+
+
+def channel_lines(
+    session: Session, queue: Queue, width: int, *, target: Target | None = None
+) -> list[Line]:
+    """Return column names, then what each channel moved, how busy and how idle it was."""
+    lines = [line((_HEAD, "dim"))]
+    lines += [_summary(session, each, queue, target) for each in queue.channels]
+    return [fit(each, width) for each in lines]
+
+
+def transfer_header(session: Session, width: int, *, named: bool = False) -> Line:
+    """Return the column names of :func:`transfer_line`."""
+    wide = _digits(session)
+    name = f"{'channel':<8}" if named else ""
+    head = f"  {'seq':>{wide}} {name}{'cycle':>10} {'idle':>7} {'cycles':>7} {'bytes':>9}"
+    return fit(line((f"{head} {'B/cyc':>6}  transfer", "dim")), width)
+
+
+def transfer_line(
+    session: Session,
+    channel: Channel,
+    place: int,
+    width: int,
+    *,
+    current: bool = False,
+    named: bool = False,
+) -> Line:
+    """Return one transfer of a channel: when, after how long an idle, at which rate, what.
+
+    Args:
+        session: The record.
+        channel: The channel.
+        place: Which of its transfers.
+        width: Columns.
+        current: It is the one at the cursor.
+        named: Name the channel, for lists of more than one.
+    """
+    wide = _digits(session)
+    row, size, idle = channel.rows[place], int(channel.nbytes[place]), int(channel.idle[place])
+    cost = int(row["end"]) - int(row["start"])
+    seq, status = int(row["seq"]), int(row["status"])
+    bad = status in (Status.HUNG, Status.FAULT)
+    mark = "!" if bad else "*" if status == Status.TOUCHED else "s" if size < SMALL else " "
+    style: Style = "error" if bad else "changed" if mark == "*" else "warn"
+    room = max(width - wide - (56 if named else 48), 12)
+    # Half an address tells nothing; a name does.
+    text = what(session, row, room)
+    if room < _ADDRESSED:
+        text = f"{kind_name(row['kind']).removeprefix('DMA_'):<5} "
+        text += cut_middle(_name(session, row), room - cells(text))
+    return fit(
+        line(
+            (">" if current else " ", "current"),
+            (mark, style),
+            (f"{seq:>{wide}} ", "number"),
+            (f"{engine_name(session, row):<8}" if named else "", "key"),
+            (f"{int(row['start']):>10,} ", "dim"),
+            (f"{idle:>7,} " if idle else f"{'':>7} ", "dim"),
+            f"{cost:>7,} {numbers.nbytes(size):>9} {_rate(size, cost):>6}  ",
+            text,
+            subject=Subject(kind="command", name=_name(session, row), seq=seq),
+        ),
+        width,
+    )
 
 
 _HEAD = (
@@ -120,37 +187,21 @@ def _transfers(
         upto = np.flatnonzero(rows["seq"] <= at)
         current = int(upto[-1]) if len(upto) else -1
         first = min(max(current - most // 2, 0), max(len(rows) - most, 0))
-    wide = max(len(str(session.n_commands)), 5)
-    head = f"  {'seq':>{wide}} {'cycle':>10} {'idle':>7} {'cycles':>7} {'bytes':>9} {'B/cyc':>6}"
     lines = [
         line((f"{engine_name(session, rows[0])}", "title")),
-        line((f"{head}  transfer", "dim")),
+        transfer_header(session, width),
     ]
-    room = max(width - wide - 48, 12)
     for place in range(first, min(first + most, len(rows))):
-        row, size, idle = rows[place], int(channel.nbytes[place]), int(channel.idle[place])
-        cost = int(row["end"]) - int(row["start"])
-        seq, status = int(row["seq"]), int(row["status"])
-        bad = status in (Status.HUNG, Status.FAULT)
-        mark = "!" if bad else "*" if status == Status.TOUCHED else "s" if size < SMALL else " "
-        style: Style = "error" if bad else "changed" if mark == "*" else "warn"
-        lines.append(
-            line(
-                (">" if place == current else " ", "current"),
-                (mark, style),
-                (f"{seq:>{wide}} ", "number"),
-                (f"{int(row['start']):>10,} ", "dim"),
-                (f"{idle:>7,} " if idle else f"{'':>7} ", "dim"),
-                f"{cost:>7,} {numbers.nbytes(size):>9} {_rate(size, cost):>6}  ",
-                what(session, row, room),
-                subject=Subject(kind="command", name=_name(session, row), seq=seq),
-            )
-        )
+        lines.append(transfer_line(session, channel, place, width, current=place == current))
     hidden = len(rows) - min(first + most, len(rows))
     before = f"{first:,} before, " if first else ""
     if first or hidden:
         lines.append(line((f"  … {before}{hidden:,} after", "dim")))
     return lines
+
+
+def _digits(session: Session) -> int:
+    return max(len(str(session.n_commands)), 5)
 
 
 def _rate(nbytes: int, cycles: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npudbg.debugger.interpreter import Interpreter
+from npudbg.debugger.verbs.info_dma import conflict_lines, descriptor_lines
 from npudbg.render.explained import explained
 from npudbg.session.lines import Line
 
@@ -50,6 +51,11 @@ class InterpreterPort(Interpreter):
         if self.live is not None:
             found = sorted({*found, *(v for v in self.live.verbs() if v.startswith(text))})
         return found
+
+    def descriptor(self, seq: int) -> list[Line]:
+        """Return a transfer's DMA descriptor, or what a kernel's operands in one bank cost."""
+        row = self.session.command(seq)
+        return [*descriptor_lines(self.context, row), *conflict_lines(self.context, row)]
 
     def explain(self, finding: Finding, width: int) -> list[Line]:
         """Return the long text of a finding's code, wrapped to ``width`` columns."""

@@ -85,7 +85,7 @@ KEYS: tuple[Key, ...] = (
     Key("pane-9", "9", "pane(9)", "9", "fifth plugin panel", "Panes"),
     Key("focus", "tab", "app.focus_next", "Tab", "next list (Shift+Tab: previous)", "Panes"),
     Key("zoom", "z", "zoom", "z", "this pane alone, and back", "Panes"),
-    Key("timeline", "t", "lower", "t", "memory or engines below the commands", "Panes"),
+    Key("timeline", "t", "turn", "t", "trace: memory, engines, or the DMA queue", "Panes"),
     Key("zoom-in", "plus,equals_sign", "scale(0.25)", "+", "engines: fewer cycles", "Panes"),
     Key("zoom-out", "minus", "scale(4.0)", "-", "engines: more cycles", "Panes"),
     Key("values", "v", "values", "v", "memory: values or characters", "Panes"),
@@ -107,7 +107,8 @@ LIST_HELP = (
 FOOTER = (
     ("n/N", "next", 1), ("s/S", "step", 2), ("c/C", "continue", 3), ("Shift", "= back", 9),
     ("b", "break", 7), ("o", "fault", 6), ("/", "find", 5), (":", "command", 4),
-    ("0-6", "panes", 8), ("z", "zoom", 11), ("?", "help", 0), ("q", "quit", 10),
+    ("0-6", "panes", 8), ("t", "turn view", 12), ("z", "zoom", 11),
+    ("?", "help", 0), ("q", "quit", 10),
 )  # fmt: skip
 """What stands at the bottom: key, meaning, and how soon it goes when there is no room."""
 
@@ -160,6 +161,7 @@ def help_lines(width: int, extra: Iterable[tuple[str, str]] = ()) -> list[Line]:
         ("!", "error"), ("~", "warning"), ("i", "information"), ("✓", "in order"),
         ("-", "not judged (tabs); never started (commands)"),
         (">", "the cursor"), ("B", "a breakpoint stops here"),
+        ("s", "a transfer of fewer than 1,024 bytes"),
         ("*", "bytes that the command at the cursor wrote; touched by an injection"),
         ("--", "bytes that nothing has written yet"),
         ("o", "an output of the model"),

@@ -97,6 +97,10 @@ class Port(Protocol):
         """Return the long text of a finding's code, wrapped to ``width`` columns."""
         ...
 
+    def descriptor(self, seq: int) -> list[Line]:
+        """Return a transfer's DMA descriptor, or what a kernel's operands in one bank cost."""
+        ...
+
     def memory(
         self, space: int, address: int, nbytes: int
     ) -> tuple[bytes, Sequence[bool], Sequence[int]]:

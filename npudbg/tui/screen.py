@@ -17,6 +17,7 @@ from npudbg.session.text import safe
 from npudbg.tui import keymap
 from npudbg.tui.bars import TabBar, head_line
 from npudbg.tui.findings import FindingsPane
+from npudbg.tui.grid import share
 from npudbg.tui.help import TextScreen
 from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from npudbg.tui.port import Port
 
 GRID_WIDTH, GRID_HEIGHT = 132, 36
-_FRAME = 2
-"""Rows of a pane that its border takes."""
 _TRAIL = 200
 _CONSOLE = 5000
 
@@ -97,7 +96,7 @@ class DebuggerScreen(SessionScreen):
             FindingsPane(session, id="findings"),
             HostPane(session, self.target, id="host"),
             InputPane(session, id="input"),
-            TracePane(session, self.port, id="trace"),
+            TracePane(session, self.port, self.target, id="trace"),
             OutputPane(session, id="output"),
         ]
         for number, panel in enumerate(self.panels, 5):
@@ -250,20 +249,9 @@ class DebuggerScreen(SessionScreen):
             shown = {self.active}
         for number, pane in enumerate(self.panes):
             pane.set_class(number in shown, "-shown")
-        self._share(width, height)
+        share(self, width, height)
         self.query_one("#top").set_class(bool(shown - {0, 3, 4}), "-shown")
         self.query_one("#bottom").set_class(bool(shown & {3, 4}), "-shown")
-
-    def _share(self, width: int, height: int) -> None:
-        """Give the grid's findings the rows that they need, up to a quarter of the screen."""
-        findings, top = self.query_one(FindingsPane), self.query_one("#top")
-        if not self.grid or self.zoomed:
-            findings.styles.height = top.styles.height = None
-            return
-        wanted = findings.rows_wanted(width * 3 // 5 - 4) + _FRAME
-        findings.styles.height = min(max(wanted, 8), height // 4)
-        # Hosts and inputs are short; a plugin's panel is not.
-        top.styles.height = height // 3 if self.active >= 5 else height // 5 + 1
 
     def place_panes(self) -> None:
         """See :class:`SessionScreen`."""
@@ -305,15 +293,12 @@ class DebuggerScreen(SessionScreen):
         self.zoomed = not self.zoomed
         self.action_pane(self.active)
 
-    def action_lower(self) -> None:
-        """Memory or engines."""
-        trace = self.query_one(TracePane)
-        if self.grid:
-            self.say(line(" memory and engines both stand below the commands here"))
-        elif self.active != 3:
+    def action_turn(self) -> None:
+        """The pane's next view: memory, engines, DMA queue."""
+        if self.active != 3:
             self.action_pane(3)
         else:
-            trace.switch_lower()
+            self.query_one(TracePane).turn(self.grid)
 
     def action_scale(self, factor: float) -> None:
         """More or fewer cycles in the engines' chart."""

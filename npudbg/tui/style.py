@@ -17,11 +17,23 @@ Screen { background: $background; color: $foreground; }
 Pane { width: 1fr; height: 1fr; display: none; }
 Pane.-shown { display: block; }
 .lower-title { background: $panel; }
-TracePane > #trace-commands { height: 1fr; min-height: 4; }
+#trace-upper { height: 1fr; min-height: 4; layout: vertical; }
+#trace-list { width: 1fr; height: 1fr; }
+#trace-queue { width: 1fr; height: 1fr; display: none; }
+#trace-detail { height: auto; max-height: 9; display: none; border-top: solid $foreground 30%; }
+TracePane.-queue #trace-list { display: none; }
+TracePane.-queue #trace-queue, TracePane.-queue #trace-detail { display: block; }
+TracePane.-wide #trace-upper { layout: horizontal; }
+TracePane.-wide #trace-list, TracePane.-wide #trace-queue { width: 6fr; }
+TracePane.-wide #trace-detail {
+    display: block; width: 5fr; height: 1fr; max-height: 100%;
+    border-top: none; border-left: solid $foreground 30%;
+}
 TracePane > .lower { display: none; }
 TracePane > LineView.lower { height: 8; }
 TracePane.-memory > .memory { display: block; }
 TracePane.-timeline > .timeline { display: block; }
+TracePane.-queue > .lower { display: none; }
 FindingsPane > #findings-body { height: 1fr; layout: vertical; }
 #findings-left { width: 1fr; height: auto; max-height: 45%; }
 #findings-detail { height: 1fr; border-top: solid $foreground 30%; }
@@ -36,6 +48,8 @@ FindingsPane > #findings-body { height: 1fr; layout: vertical; }
 .-grid #top.-shown { height: 11; }
 .-grid #console-box { max-height: 14; }
 .-grid TracePane > .lower { display: block; }
+.-grid TracePane.-queue > .lower { display: none; }
+.-grid.-zoom TracePane.-queue > .timeline { display: block; }
 .-grid TracePane > #trace-memory { height: 6; }
 .-grid.-zoom TracePane > #trace-memory { height: 10; }
 .-grid FindingsPane > #findings-body { layout: horizontal; }

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from textual.containers import Container, Vertical
 from textual.css.query import NoMatches
 
 from npudbg.render import commands, memory, timeline
+from npudbg.render.transfer import transfer_detail
 from npudbg.session.commands import space_name
 from npudbg.session.dtypes import numpy_dtype
 from npudbg.session.errors import UserError
@@ -18,28 +20,41 @@ from npudbg.session.text import safe
 from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
 from npudbg.tui.panes import Pane
+from npudbg.tui.queue import QueueView
 from npudbg.tui.selection import Selection, tensor_at
 from npudbg.tui.sources import Commands
 
 if TYPE_CHECKING:
     from npudbg.session.reader import Session
+    from npudbg.targets.profile import Target
     from npudbg.tui.port import Port
 
 _MEMORY_ROWS = 16
 _AROUND = 24
 _SEARCHED = 1 << 20
 _KNOWN = 8
+WIDE = 120
+"""Columns from which a command is shown in full beside the list."""
 
 
 class TracePane(Pane):
-    """Commands above, memory and engines below."""
+    """Commands (or the DMA queue) above, memory and engines below."""
 
     title = "3 Trace"
 
-    def __init__(self, session: Session, port: Port, *, id: str) -> None:
-        """Show the commands of a session with the debugger's cursor."""
+    def __init__(
+        self, session: Session, port: Port, target: Target | None = None, *, id: str
+    ) -> None:
+        """Show the commands of a session with the debugger's cursor.
+
+        Args:
+            session: The record.
+            port: The debugger over it.
+            target: The profile that transfers are held against.
+            id: Of the pane.
+        """
         super().__init__(session, id=id)
-        self.port = port
+        self.port, self.target = port, target
         self.selection = Selection()
         self.as_values = True
         self.span = 0
@@ -49,12 +64,31 @@ class TracePane(Pane):
 
     def compose(self):
         """Commands, memory, timeline."""
-        yield LineBar(id="trace-header")
-        yield LineView(id="trace-commands", classes="main")
+        with Container(id="trace-upper"):
+            with Vertical(id="trace-list"):
+                yield LineBar(id="trace-header")
+                yield LineView(id="trace-commands")
+            yield QueueView(self.session, self.target, id="trace-queue")
+            yield LineView(id="trace-detail", classes="quiet")
         yield LineBar(id="memory-title", classes="lower memory lower-title")
         yield LineView(id="trace-memory", classes="lower memory quiet")
         yield LineBar(id="timeline-title", classes="lower timeline lower-title")
         yield LineView(id="trace-timeline", classes="lower timeline")
+
+    @property
+    def list_of_commands(self) -> LineView:
+        """All commands."""
+        return self.query_one("#trace-commands", LineView)
+
+    @property
+    def main(self) -> LineView:
+        """The commands, or the DMA queue where that is shown in their place."""
+        return self.queue.list if self.has_class("-queue") else self.list_of_commands
+
+    @property
+    def queue(self) -> QueueView:
+        """The DMA queue."""
+        return self.query_one(QueueView)
 
     def on_mount(self) -> None:
         """Memory is what is seen first where only one fits."""
@@ -69,8 +103,15 @@ class TracePane(Pane):
         self.query_one("#trace-header", LineBar).show(
             commands.header(self.session, self.text_width)
         )
-        if self.main.source is not self.commands:
-            self.main.show(self.commands)
+        wide = self.size.width >= WIDE
+        if wide != self.has_class("-wide"):
+            # What stands beside the list has its width only after the next layout.
+            self.set_class(wide, "-wide")
+            self.call_after_refresh(self.fill)
+        if self.list_of_commands.source is not self.commands:
+            self.list_of_commands.show(self.commands)
+        if self.has_class("-queue"):
+            self.queue.fill()
         self.follow(self.selection)
 
     def follow(self, selection: Selection, *, moved: bool = False) -> None:
@@ -85,9 +126,12 @@ class TracePane(Pane):
         seq = self.port.seq
         if self.commands.cursor != seq:
             before, self.commands.cursor = self.commands.cursor, seq
-            self.main.forget(before, seq)
-        if not moved:
-            self.main.move_to(seq)
+            self.list_of_commands.forget(before, seq)
+        if not moved or self.has_class("-queue"):
+            self.list_of_commands.move_to(seq)
+        if self.has_class("-queue"):
+            self.queue.follow(seq, moved=moved)
+        self.show_detail()
         self.show_memory()
         self.show_timeline()
 
@@ -96,7 +140,24 @@ class TracePane(Pane):
         stops = self.port.break_nodes()
         if stops != self.commands.stops:
             self.commands.stops = stops
-            self.main.forget()
+            self.list_of_commands.forget()
+
+    def show_detail(self) -> None:
+        """Show the command at the cursor in full, where there is room beside or below."""
+        view = self.query_one("#trace-detail", LineView)
+        if not self.session.n_commands or not (self.has_class("-wide") or self.has_class("-queue")):
+            return
+        seq = self.queue.seq_shown if self.has_class("-queue") else self.port.seq
+        if seq is None:
+            view.show_lines([line(("no transfer up to here", "dim"))], index=0)
+            return
+        width = max(view.scrollable_content_region.width, 40)
+        row = self.session.command(seq)
+        wide = self.has_class("-wide")
+        lines = transfer_detail(
+            self.session, row, self.target, self.port.descriptor(seq), width, short=not wide
+        )
+        view.show_lines(lines, index=0)
 
     def show_memory(self) -> None:
         """Show the memory of the selection as it was after the cursor's command."""
@@ -167,8 +228,37 @@ class TracePane(Pane):
         self.span = int(min(max((high - low) * factor, 64), max(self.session.n_cycles, 64)))
         self.show_timeline()
 
-    def switch_lower(self) -> None:
-        """Memory or engines (where only one of them fits)."""
+    def turn(self, grid: bool) -> None:
+        """Show the next view: memory, engines, DMA queue; commands or queue in the grid."""
+        if self.has_class("-queue"):
+            self.show_queue(False)
+            if not grid and self.has_class("-timeline"):
+                self._switch_lower()
+        elif grid or self.has_class("-timeline"):
+            self.show_queue(True)
+        else:
+            self._switch_lower()
+
+    def show_queue(self, shown: bool) -> None:
+        """Show the DMA queue in the place of the commands, or the commands again."""
+        focused = self.main.has_focus
+        self.set_class(shown, "-queue")
+        self.call_after_refresh(self._turned, focused)
+
+    def _turned(self, focused: bool) -> None:
+        if focused:
+            self.main.focus()
+        self.fill()
+
+    def on_line_view_chosen(self, event: LineView.Chosen) -> None:
+        """Enter in the queue: to the command in the list of all, with the memory it wrote."""
+        if event.view is self.queue.list:
+            event.stop()
+            self.show_queue(False)
+            if event.subject is not None:
+                self.screen.select(event.subject)
+
+    def _switch_lower(self) -> None:
         self.toggle_class("-memory")
         self.toggle_class("-timeline")
         self.call_after_refresh(self.fill)

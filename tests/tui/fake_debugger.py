@@ -62,6 +62,9 @@ class FakeDebugger:
     def break_nodes(self):
         return frozenset(self.breaks)
 
+    def descriptor(self, seq):
+        return [line(f"  channel of command {seq}")]
+
     def explain(self, finding, width):
         return [line(finding.code), line(finding.message)]
 
