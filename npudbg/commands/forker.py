@@ -36,15 +36,12 @@ class Device:
             UserError: It cannot be done again, or a change does not fit it.
         """
         from npudbg.commands.forking import fork
-        from npudbg.debugger.forks import CancelledError, Forked
+        from npudbg.debugger.forks import Forked
         from npudbg.session.reader import Session
 
         save = str(free_name(session.path))
-        judged = fork(session, changes, save=save, progress=progress, cancel=cancel)
+        judged = fork(session, changes, save=save, whole=True, progress=progress, cancel=cancel)
         try:
-            if cancel is not None and cancel.is_set():
-                # A run that is stopped keeps what it had until then; a fork is whole or not there.
-                raise CancelledError("stopped before the end; nothing of the run was kept")
             with Session.open(judged.path) as other:
                 lines = self.compare(session, other)
         except BaseException:

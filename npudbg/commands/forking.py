@@ -27,6 +27,7 @@ def fork(
     *,
     save: str | None = None,
     model: str | None = None,
+    whole: bool = False,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
 ) -> Judged:
@@ -40,10 +41,12 @@ def fork(
         changes: What to do otherwise.
         save: Where the new session goes; None makes a temporary file.
         model: The model file, where it lies elsewhere by now.
+        whole: Keep nothing of a run that is stopped.
         progress: Called with nodes done, nodes in all, label.
         cancel: Set to stop.
 
     Raises:
+        CancelledError: ``whole``, and the run was stopped before its end.
         UserError: The run cannot be done again from this record, its model is not the
             same any more, or a change does not fit it.
     """
@@ -79,6 +82,7 @@ def fork(
         synthesised=synthesised,
         recorded=records,
         calibration=None if known is None else _converted(session, from_record, known),
+        whole=whole,
         progress=progress,
         cancel=cancel,
     )

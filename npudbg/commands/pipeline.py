@@ -142,6 +142,7 @@ def judge_run(
     loaded: bool = True,
     recorded: Mapping[str, TensorRecord] | None = None,
     calibration: Calibration | None = None,
+    whole: bool = False,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
 ) -> Judged:
@@ -159,8 +160,12 @@ def judge_run(
             then of no interest.
         recorded: Host tensors of the run that is done again: places and owners are theirs.
         calibration: int8 parameters of every tensor; they go before the job's ``calib``.
+        whole: Keep nothing of a run that is stopped.
         progress: See :class:`~npudbg.backends.base.Request`.
         cancel: See there.
+
+    Raises:
+        CancelledError: ``whole``, and the run was stopped before its end.
     """
     from dataclasses import replace
 
@@ -240,6 +245,7 @@ def judge_run(
                 request = replace(request, **_calibrated(job.calib, graph, arrays, request.notes))
             result = Simulated().run(request, writer)
             status, outputs = result.status, result.outputs
+        _check_whole(whole, cancel)
         part = writer.finish(status=status)
         with Session.open(part) as session:
             judged, compared = golden.compared(
@@ -250,12 +256,20 @@ def judge_run(
         findings.sort(key=lambda f: f.layer or 9)
         answer = verdict(findings, case=judged, status=status)
         writer.amend(findings, answer, measured, compared)
+        _check_whole(whole, cancel)
         return Judged(writer.publish(), findings, answer, status, outputs)
     except BaseException:
         writer.discard()
         raise
     finally:
         golden.close()
+
+
+def _check_whole(whole: bool, cancel: threading.Event | None) -> None:
+    from npudbg.session.errors import CancelledError
+
+    if whole and cancel is not None and cancel.is_set():
+        raise CancelledError("stopped before the end; nothing of the run was kept")
 
 
 def _check_calib(job: Job, precision: str) -> None:

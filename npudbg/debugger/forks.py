@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from npudbg.session.errors import UserError
 from npudbg.session.lines import Line
 from npudbg.session.rerun import Changes
 
@@ -22,10 +21,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 """Called with nodes done, nodes in all, and what is being done."""
-
-
-class CancelledError(UserError):
-    """A run was stopped before its end; nothing of it was kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,3 +13,7 @@ class UserError(Exception):
 
 class SessionError(UserError):
     """A session file that is cut, corrupt, foreign or of a newer version."""
+
+
+class CancelledError(UserError):
+    """A run was stopped before its end, and nothing of it was kept."""

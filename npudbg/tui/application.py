@@ -82,6 +82,13 @@ class NpudbgApp(App[int]):
         else:
             self.exit()
 
+    def exit(self, *args: Any, **more: Any) -> None:
+        """Leave; a run under way is stopped, for its thread is waited for."""
+        for screen in self.screen_stack:
+            if isinstance(screen, DebuggerScreen) and screen.running is not None:
+                screen.running.cancel.set()
+        super().exit(*args, **more)
+
     def on_running_screen_done(self, event: RunningScreen.Done) -> None:
         """The run ended: debug what it recorded, or leave with its error."""
         if self.ended_by:
@@ -100,8 +107,9 @@ class NpudbgApp(App[int]):
         self.push_screen(self.debugger)
 
     def action_help_quit(self) -> None:
-        """Ctrl+C leaves, as engineers expect of a terminal program."""
-        self.exit()
+        """Ctrl+C stops a run under way; else it leaves, as engineers expect."""
+        if not (isinstance(self.screen, DebuggerScreen) and self.screen.stop()):
+            self.exit()
 
     def on_app_blur(self, event: events.AppBlur) -> None:
         """Nothing changes when the terminal loses the focus: nothing is redrawn."""

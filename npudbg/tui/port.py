@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from npudbg.session.lines import Line
 
 if TYPE_CHECKING:
+    from npudbg.debugger.forks import Forked, Rerun
     from npudbg.session.reader import Session
     from npudbg.session.records import Finding
 
@@ -75,6 +76,14 @@ class Port(Protocol):
 
     def execute(self, text: str) -> list[Line]:
         """Execute a line of the debugger's language; errors are lines, too."""
+        ...
+
+    def rerun(self, text: str) -> Rerun | None:
+        """Return the run that a line asks for, to be made in a thread; None for other lines."""
+        ...
+
+    def adopt(self, rerun: Rerun, forked: Forked) -> list[Line]:
+        """Go to the fork that a run has become; return what that says."""
         ...
 
     def close(self) -> None:

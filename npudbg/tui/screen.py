@@ -16,6 +16,7 @@ from npudbg.session.records import Subject
 from npudbg.session.text import safe
 from npudbg.tui import keymap
 from npudbg.tui.bars import TabBar, head_line
+from npudbg.tui.console import ConsoleScreen
 from npudbg.tui.findings import FindingsPane
 from npudbg.tui.grid import share
 from npudbg.tui.help import TextScreen
@@ -24,8 +25,6 @@ from npudbg.tui.lineview import LineView
 from npudbg.tui.panes import HostPane, InputPane, OutputPane, Pane, PluginPane
 from npudbg.tui.prompt import PromptBar
 from npudbg.tui.selection import Selection, finding_of, of_command, resolve, step, subject_of
-from npudbg.tui.sessions import SessionScreen
-from npudbg.tui.sources import Lines
 from npudbg.tui.trace import TracePane
 
 if TYPE_CHECKING:
@@ -36,10 +35,9 @@ if TYPE_CHECKING:
 
 GRID_WIDTH, GRID_HEIGHT = 132, 36
 _TRAIL = 200
-_CONSOLE = 5000
 
 
-class DebuggerScreen(SessionScreen):
+class DebuggerScreen(ConsoleScreen):
     """Tabs where the terminal is small, four linked panes where it is large."""
 
     # The open pane takes the focus, not the first one on the screen.
@@ -76,7 +74,6 @@ class DebuggerScreen(SessionScreen):
         self.zoomed = False
         self.trail: list[Selection] = []
         self.printed: list[Line] = []
-        self.searched = ""
         self.panes: list[Pane] = []
 
     def compose(self):
@@ -90,7 +87,7 @@ class DebuggerScreen(SessionScreen):
         yield LineBar(id="keys")
 
     def body(self) -> list[Widget]:
-        """See :class:`SessionScreen`."""
+        """See :class:`~npudbg.tui.sessions.SessionScreen`."""
         session = self.session
         self.panes = [
             FindingsPane(session, id="findings"),
@@ -167,9 +164,10 @@ class DebuggerScreen(SessionScreen):
         for each in self.panes:
             if each.display:
                 each.follow(self.selection, moved=each is pane)
-        self._bars()
+        self.bars()
 
-    def _bars(self) -> None:
+    def bars(self) -> None:
+        """Show head, tabs and keys."""
         if self.changing:
             return
         width = self.size.width
@@ -185,11 +183,9 @@ class DebuggerScreen(SessionScreen):
         titles = [each.name_shown for each in self.panes]
         sources = [panel.id for panel in self.panels]
         self.query_one("#tabs", TabBar).set(self.session, titles, sources, self.active, right)
-        self.query_one("#keys", LineBar).show(keymap.footer(width))
-
-    def say(self, text: Line) -> None:
-        """Show one line in place of the keys, until the next move."""
-        self.query_one("#keys", LineBar).show(text)
+        running = self.running
+        keys = keymap.footer(width) if running is None else running.line
+        self.query_one("#keys", LineBar).show(keys)
 
     def on_line_view_moved(self, event: LineView.Moved) -> None:
         """A list moved: the others follow."""
@@ -254,16 +250,16 @@ class DebuggerScreen(SessionScreen):
         self.query_one("#bottom").set_class(bool(shown & {3, 4}), "-shown")
 
     def place_panes(self) -> None:
-        """See :class:`SessionScreen`."""
+        """See :class:`~npudbg.tui.sessions.SessionScreen`."""
         self._arrange(self.size.width, self.size.height)
 
     def show_all(self) -> None:
-        """See :class:`SessionScreen`."""
+        """See :class:`~npudbg.tui.sessions.SessionScreen`."""
         self.query_one(TracePane).show_breaks()
         self._follow(None)
 
     def focus_active(self) -> None:
-        """See :class:`SessionScreen`."""
+        """See :class:`~npudbg.tui.sessions.SessionScreen`."""
         if not self.changing:
             self.panes[self.active].main.focus()
 
@@ -286,7 +282,7 @@ class DebuggerScreen(SessionScreen):
         for number, pane in enumerate(self.panes):
             if pane in event.widget.ancestors and number != self.active and not self.changing:
                 self.active = number
-                self._bars()
+                self.bars()
 
     def action_zoom(self) -> None:
         """One pane alone, and back."""
@@ -324,14 +320,13 @@ class DebuggerScreen(SessionScreen):
             quiet: The panes show where it stopped: the console stays as it is.
                 Otherwise more than one line opens it.
         """
+        if self.rerun(text):
+            return
         before = self.port.seq
         lines = self.port.execute(text)
         if self.port.wants_quit:
             self.app.exit()
             return
-        self.printed += [line((f": {safe(text, 400)}", "dim")), *lines]
-        del self.printed[:-_CONSOLE]
-        self._fill_console()
         if self.follow_session():
             pass
         elif self.port.seq != before and self.session.n_commands:
@@ -339,13 +334,10 @@ class DebuggerScreen(SessionScreen):
             self.selection = of_command(self.session, self.port.seq)
             self._follow(None)
         else:
-            self._bars()
+            self.bars()
         if not self.changing:
             self.query_one(TracePane).show_breaks()
-        if len(lines) > 1 and not quiet:
-            self.query_one("#console-box").add_class("-open")
-        elif lines:
-            self.say(Line((line(" ").spans[0], *lines[0].spans)))
+        self.tell(lines, text, quiet=quiet)
 
     def action_toggle_break(self) -> None:
         """Set a breakpoint on the selected node, or delete it."""
@@ -414,63 +406,14 @@ class DebuggerScreen(SessionScreen):
         chosen = found[at]
         self.app.push_screen(TextScreen(chosen.code, lambda w: self.port.explain(chosen, w)))
 
-    # -- prompt, search, console, help ---------------------------------------------------
-
-    def action_prompt(self, sign: str) -> None:
-        """Open the prompt."""
-        self.query_one(PromptBar).open(sign)
-        hint = "Tab completes, ↑ is what you typed before, " if sign == ":" else ""
-        self.say(line((f" {hint}Enter, Esc leaves", "dim")))
-
-    def on_prompt_bar_entered(self, event: PromptBar.Entered) -> None:
-        """A command or a search was entered."""
-        if event.sign == ":":
-            self.execute(event.text)
-            return
-        self.query_one(PromptBar).close()
-        self.focus_active()
-        if event.text:
-            self.searched = event.text
-        self.action_find(1)
-
-    def on_prompt_bar_left(self) -> None:
-        """The panes have the keyboard again."""
-        self._bars()
-        self.focus_active()
-
-    def on_prompt_bar_candidates(self, event: PromptBar.Candidates) -> None:
-        """Show how a line could go on."""
-        words = [t.split(" ")[-1] or t for t in event.texts[:40]]
-        self.say(line(" " + "  ".join(safe(w, 40) for w in words)))
-
-    def action_find(self, direction: int) -> None:
-        """Next or previous line that holds what was searched."""
-        if not self.searched:
-            self.action_prompt("/")
-            return
-        view = self.panes[self.active].main
-        found = view.source.find(self.searched, view.index, direction)
-        if found is None:
-            self.say(line((f" not found here: {safe(self.searched, 60)}", "warn")))
-            return
-        view.move_to(found)
-        view.post_message(LineView.Moved(view, found, view.subject_at(found)))
-
-    def action_console(self) -> None:
-        """Show or hide what commands printed."""
-        self.query_one("#console-box").toggle_class("-open")
-
     def action_leave(self) -> None:
-        """Hide the console, end the zoom."""
+        """Stop a run under way; else hide the console, end the zoom."""
+        if self.stop():
+            return
         self.query_one("#console-box").remove_class("-open")
         if self.zoomed:
             self.action_zoom()
         self.focus_active()
-
-    def _fill_console(self) -> None:
-        view = self.query_one("#console", LineView)
-        # Its height is its content's, up to the share of the screen that it may take.
-        view.show(Lines(list(self.printed)), index=len(self.printed) - 1)
 
     def action_help(self) -> None:
         """Show the keys."""

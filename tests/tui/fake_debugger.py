@@ -52,6 +52,9 @@ class FakeDebugger:
             return [line(f"row {n}") for n in range(30)]
         return [line((f"unknown verb {verb}", "error"))]
 
+    def rerun(self, text):
+        return None
+
     def completions(self, text):
         words = ["goto", "info commands", "info nodes", "info tensors", "next", "step"]
         return [w for w in words if w.startswith(text)]

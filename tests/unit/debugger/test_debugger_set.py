@@ -16,10 +16,10 @@ from npudbg.commands.demo import run_case
 from npudbg.commands.forker import Device, free_name
 from npudbg.commands.pipeline import Job, judge_run
 from npudbg.commands.teaching import CASES, load
-from npudbg.debugger.forks import CancelledError, Forked
+from npudbg.debugger.forks import Forked
 from npudbg.debugger.interpreter import Interpreter
 from npudbg.session.commands import Kind
-from npudbg.session.errors import UserError
+from npudbg.session.errors import CancelledError, UserError
 from npudbg.session.lines import Line, line
 from npudbg.session.reader import Session
 from npudbg.session.rerun import Changes, Poke
