@@ -29,7 +29,7 @@ from npudbg.device.nodelog import NodeLog
 from npudbg.device.noderunner import NodeError, NodeRunner
 from npudbg.device.numerics import Numerics
 from npudbg.device.poking import poke, seen_by_host
-from npudbg.device.raising import raised_tensors
+from npudbg.device.raising import kept_tensors
 from npudbg.device.recorder import Recorder
 from npudbg.device.replacing import replacement
 from npudbg.device.residency import Residency
@@ -111,7 +111,7 @@ class Machine:
         self.numerics = Numerics.of(
             target.compute,
             precision,
-            raised_tensors(graph, raised),
+            kept_tensors(graph, raised),
             inner_tensors(graph, self.groups) if precision == "int8" else frozenset(),
             calibration,
         )

@@ -17,6 +17,44 @@ from npudbg.session.errors import UserError
 from npudbg.session.text import safe
 
 
+def kept_tensors(graph: Graph, labels: Collection[str] = ()) -> frozenset[str]:
+    """Return the names of the tensors that a narrow run keeps in the model's type.
+
+    Args:
+        graph: The model.
+        labels: Names or labels of the raised nodes.
+
+    Raises:
+        UserError: A label that no node has.
+    """
+    return raised_tensors(graph, labels) | _statistics(graph)
+
+
+def _statistics(graph: Graph) -> frozenset[str]:
+    """Return the constants that only BatchNormalization reads beside its input.
+
+    A variance beyond 65504 is ordinary in a trained model.  ONNX lets these four be wider
+    than the input (BatchNormalization-15, type T2), and compilers fold them into one scale
+    and one shift in fp32, so that none of them is ever a half.
+    """
+    known = {n for node in graph.nodes if node.op_type == "Constant" for n in node.outputs}
+    known |= set(graph.initializers)
+    found = {
+        name
+        for node in graph.nodes
+        if node.op_type == "BatchNormalization"
+        for name in node.inputs[1:5]
+        if name in known
+    }
+    return frozenset(
+        name
+        for name in found
+        if all(
+            n.op_type == "BatchNormalization" and name != n.inputs[0] for n in graph.consumers(name)
+        )
+    )
+
+
 def raised_tensors(graph: Graph, labels: Collection[str]) -> frozenset[str]:
     """Return the names of the tensors that raised nodes leave in the model's type.
 

@@ -19,6 +19,7 @@ from npudbg.device.fusion import fuse, inner_tensors
 from npudbg.device.mapping import Mapper
 from npudbg.device.noderunner import NodeRunner
 from npudbg.device.numerics import Numerics
+from npudbg.device.raising import kept_tensors
 from npudbg.device.reference import Reference
 from npudbg.graph.ir import Graph, Node
 from npudbg.targets.profile import Target
@@ -69,6 +70,7 @@ def single_layers(
     numerics = Numerics.of(
         target.compute,
         precision,
+        kept_tensors(graph),
         inside=inner_tensors(graph, groups) if precision == "int8" else frozenset(),
         calibration=calibration,
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
 from npudbg.layers.made import made
+from npudbg.layers.non_finite import counts, first_bad
 from npudbg.layers.reference import value_in_fp32
 from npudbg.session.commands import Kind, box_slices
 from npudbg.session.reader import Session
@@ -20,9 +20,9 @@ from npudbg.session.text import safe
 _SHOWN = 4
 
 
-@rule(4, "O401", "O402", "I290")
+@rule(4, "O401", "O402")
 def non_finite(case: Case) -> Iterator[Finding]:
-    """Weights, then origins in execution order, then the model's outputs."""
+    """Origins in execution order, then the model's outputs."""
     session = case.session
     if session is None:
         return
@@ -30,7 +30,6 @@ def non_finite(case: Case) -> Iterator[Finding]:
     if not dirty:
         return
     origin: Origin = "simulated" if session.meta.backend == "simulated" else "measured"
-    yield from _weights(case, session, dirty)
     first: Subject | None = None
     # Inf that no output shows may be meant (a mask before a softmax); NaN never is.
     reached = any(t.id in dirty and t.role == "output" for t in session.tensors)
@@ -48,41 +47,6 @@ def non_finite(case: Case) -> Iterator[Finding]:
             yield _symptom(session, tensor, first, origin)
 
 
-def _weights(case: Case, session: Session, dirty: Collection[int]) -> Iterator[Finding]:
-    """Constants whose values are the model file's own, not damaged on the device."""
-    found = [t for t in session.tensors if t.id in dirty and t.role in ("weight", "constant")]
-    if not found:
-        return
-    if case.graph is None:
-        yield from (_weight(session, t) for t in found)
-        return
-    from npudbg.layers.constants import Constants
-
-    constants = Constants(case.graph, session)
-    yield from (_weight(session, t) for t in found if constants.own_non_finite(t))
-
-
-def _weight(session: Session, tensor: TensorRecord) -> Finding:
-    array = session.array(tensor)
-    where = _first_bad(array) if array is not None else []
-    users = [safe(session.nodes[i].label) for i in tensor.consumers[:3] if i < len(session.nodes)]
-    assert tensor.stats is not None
-    return finding(
-        "I290",
-        Subject(kind="tensor", name=safe(tensor.name), tensor=tensor.id),
-        f"weight {safe(tensor.name)} holds {_counts(tensor)} "
-        f"(first at {where}), read by {', '.join(users) or 'no node'}",
-        evidence={
-            "nan": tensor.stats.nan,
-            "inf": tensor.stats.pos_inf + tensor.stats.neg_inf,
-            "first": where,
-        },
-        fix="export the model again from finite weights",
-        # Masks are made of -Inf on purpose.
-        severity="error" if tensor.stats.nan or tensor.stats.pos_inf else "info",
-    )
-
-
 def _origin(
     case: Case,
     session: Session,
@@ -94,7 +58,7 @@ def _origin(
     stats = tensor.stats
     assert stats is not None
     array = session.array(tensor)
-    where = _first_bad(array) if array is not None else []
+    where = first_bad(array) if array is not None else []
     seq = first_writer(session, tensor, where)
     operands = [session.tensors[i] for i in node.inputs if i >= 0]
     evidence: dict[str, Any] = {
@@ -108,7 +72,7 @@ def _origin(
             safe(t.name, 60): _max_abs(t) for t in operands if t.stats is not None
         },
     }
-    text = f"{safe(node.label)} ({safe(node.op_type)}): {_counts(tensor)} of {stats.count} elements"
+    text = f"{safe(node.label)} ({safe(node.op_type)}): {counts(tensor)} of {stats.count} elements"
     if array is not None and where:
         bad = np.ascontiguousarray(array[tuple(where)])
         evidence["value"] = str(bad)
@@ -151,7 +115,7 @@ def _symptom(
     return finding(
         "O402",
         Subject(kind="tensor", name=safe(tensor.name), tensor=tensor.id),
-        f"output {safe(tensor.name)}: {_counts(tensor)} of {tensor.stats.count} elements{since}",
+        f"output {safe(tensor.name)}: {counts(tensor)} of {tensor.stats.count} elements{since}",
         evidence={
             "nan": tensor.stats.nan,
             "pos_inf": tensor.stats.pos_inf,
@@ -182,23 +146,6 @@ def first_writer(session: Session, tensor: TensorRecord, where: Sequence[int]) -
         if all(s.start <= w < s.stop for s, w in zip(box, where, strict=False)):
             return int(row["seq"])
     return tensor.first_seq
-
-
-def _first_bad(array: npt.NDArray[Any]) -> list[int]:
-    wide = array if array.dtype.kind in "fc" else array.astype(np.float32)
-    bad = ~np.isfinite(wide)
-    if not bad.any():
-        return []
-    return [int(i) for i in np.unravel_index(int(bad.argmax()), array.shape)]
-
-
-def _counts(tensor: TensorRecord) -> str:
-    assert tensor.stats is not None
-    s = tensor.stats
-    parts = [
-        f"{n} {name}" for n, name in ((s.nan, "NaN"), (s.pos_inf, "+Inf"), (s.neg_inf, "-Inf")) if n
-    ]
-    return ", ".join(parts)
 
 
 def _max_abs(tensor: TensorRecord) -> float | None:

@@ -2,4 +2,11 @@
 
 from __future__ import annotations
 
-from npudbg.layers import golden, output_golden, output_origin, output_sums, output_values  # noqa: F401
+from npudbg.layers import (  # noqa: F401
+    golden,
+    output_golden,
+    output_origin,
+    output_sums,
+    output_values,
+    output_weights,
+)
