@@ -51,6 +51,7 @@ def single_layers(
     precision: str,
     calibration: Calibration | None = None,
     fused: bool = True,
+    given: Mapping[str, Array] | None = None,
 ) -> Iterator[Layer]:
     """Yield each tensor result of each node, computed from golden inputs.
 
@@ -62,6 +63,8 @@ def single_layers(
         calibration: int8 parameters.
         fused: Whether element-wise nodes run in the group of what they follow; inside
             of a group values are the device's own.
+        given: Golden values to use instead of ONNX Runtime's (dumps of a board or of
+            another tool), where they have a result's number of elements.
 
     Raises:
         UserError: ONNX Runtime refuses a node.
@@ -83,13 +86,23 @@ def single_layers(
         while not {n.index for n in group} <= ahead:
             node, results = next(steps)
             ahead.add(node.index)
-            golden.update(results)
+            golden.update(_replaced(results, given or {}))
         yield from runner.group(group, golden)
         for name in [r for node in group for r in dict.fromkeys(node.reads)]:
             if name in uses:
                 uses[name] -= 1
                 if not uses[name]:
                     golden.pop(name, None)
+
+
+def _replaced(results: Mapping[str, Any], given: Mapping[str, Array]) -> dict[str, Any]:
+    """Return results with those that are given in their place, in the model's type and shape."""
+    found = dict(results)
+    for name, own in results.items():
+        array = given[name] if name in given and isinstance(own, np.ndarray) else None
+        if array is not None and array.size == own.size and array.dtype.kind in "fiub":
+            found[name] = array.reshape(own.shape).astype(own.dtype, copy=False)
+    return found
 
 
 class _Runner:

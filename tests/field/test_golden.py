@@ -155,6 +155,27 @@ def test_single_mode_clears_the_nodes_that_only_hand_an_error_down(tmp_path):
     assert found.subject.name == "d" and rows(single)["y"].entire is None
 
 
+def test_single_mode_takes_the_operands_of_the_dumps(tmp_path):
+    """The board's first node is off; its second is right for what it was given."""
+    nodes = [
+        helper.make_node("Mul", ["x", "two"], ["a"], name="mul"),
+        helper.make_node("Neg", ["a"], ["y"], name="neg"),
+    ]
+    paths = save(tmp_path, nodes, ["y"], {"two": np.float32(2)})
+    board = 2 * np.load(paths[1]) + 1
+    (tmp_path / "dumps").mkdir()
+    np.save(tmp_path / "dumps" / "a.npy", board)
+    np.save(tmp_path / "dumps" / "y.npy", -board)
+    options = {"precision": "fp32", "golden_mode": "both", "fused": False}
+    found, record = compare(paths, str(tmp_path / "dumps"), tmp_path, **options)
+    table = rows(record)
+    assert found.subject.name == "a"
+    assert table["a"].single.max_abs == pytest.approx(1, rel=1e-6)
+    assert table["y"].entire.max_abs == pytest.approx(1, rel=1e-6)
+    assert table["y"].single.max_abs == 0
+    assert any("2 tensors" in note for note in record.notes)
+
+
 def test_a_model_of_fp16_is_held_against_fp32(tmp_path):
     """Its own type would overflow in the reference too."""
     paths = save(

@@ -264,12 +264,17 @@ class _Maker:
 
         asked = self._asked
         found: dict[str, Closeness] = {}
-        if not self._golden.live:
-            self._notes.append("single: operands are from ONNX Runtime, not from the dumps")
+        given = None if self._golden.live else self._golden.arrays
+        if given is not None:
+            held = sum(1 for t in self._session.tensors if t.name in given)
+            self._notes.append(
+                f"single: operands are the golden values given, where they hold one ({held} "
+                "tensors); the others are from ONNX Runtime"
+            )
         try:
             for layer in single_layers(
                 asked.graph, asked.target, asked.inputs, precision=asked.precision,
-                calibration=asked.calibration, fused=asked.fused,
+                calibration=asked.calibration, fused=asked.fused, given=given,
             ):  # fmt: skip
                 if self._stopped():
                     break
