@@ -127,7 +127,7 @@ def _add_device(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--calib",
         metavar="DIR",
-        help="int8: take scales from the .npy/.npz inputs of a directory, not from each run",
+        help="int8: take scales from the .npy/.npz inputs or pictures of a directory",
     )
     group.add_argument(
         "--fault",

@@ -172,6 +172,7 @@ def judge_run(
     from npudbg.backends.base import Request
     from npudbg.backends.simulated import Simulated, write_meta
     from npudbg.commands.accumulating import accumulating
+    from npudbg.commands.calibrating import calibration_of, check, samples_note
     from npudbg.commands.golden.step import GoldenStep
     from npudbg.commands.rerun import injections, keep
     from npudbg.device.faults.spec import parse as parse_fault
@@ -195,7 +196,7 @@ def judge_run(
             f"--precision {precision}: {target.name} computes in "
             f"{', '.join(target.compute.precisions)}; choose one of these"
         )
-    _check_calib(job, precision)
+    check(job, precision)
     target = accumulating(job.accumulate, target, precision, graph)
     hosts = host_tensors(arrays, job.host_addresses, target, loaded=loaded, recorded=recorded)
     case = Case(
@@ -241,8 +242,11 @@ def judge_run(
             status = "not-run"
             write_meta(writer, request, "simulated")
         else:
-            if job.calib is not None and calibration is None:
-                request = replace(request, **_calibrated(job.calib, graph, arrays, request.notes))
+            if calibration is None and job.calib is not None:
+                found = calibration_of(job, graph, arrays)
+                request = replace(
+                    request, calibration=found, notes=(*request.notes, samples_note(found))
+                )
             result = Simulated().run(request, writer)
             status, outputs = result.status, result.outputs
         _check_whole(whole, cancel)
@@ -270,30 +274,6 @@ def _check_whole(whole: bool, cancel: threading.Event | None) -> None:
 
     if whole and cancel is not None and cancel.is_set():
         raise CancelledError("stopped before the end; nothing of the run was kept")
-
-
-def _check_calib(job: Job, precision: str) -> None:
-    from npudbg.session.errors import UserError
-
-    if job.calib is None:
-        return
-    if precision != "int8":
-        raise UserError(f"--calib: has no effect in {precision}; expected --precision int8 with it")
-    from npudbg.device.samples import sample_files
-
-    sample_files(job.calib)
-
-
-def _calibrated(
-    folder: str, graph: Graph, arrays: Mapping[str, npt.NDArray[Any]], notes: Sequence[str]
-) -> dict[str, Any]:
-    """Return a request's calibration, and its notes with what was done."""
-    from npudbg.device.calibrate import calibrate
-    from npudbg.device.samples import read_samples
-
-    found = calibrate(graph, read_samples(graph, folder, arrays))
-    told = f"int8 scales are from the ranges of {found.samples} calibration samples"
-    return {"calibration": found, "notes": (*notes, told)}
 
 
 def feed_arrays(

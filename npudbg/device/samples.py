@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,14 @@ from npudbg.session.text import safe
 Array = npt.NDArray[Any]
 
 _MAX_SAMPLES = 4096
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".ppm", ".webp")
+
+Decode = Callable[[Path, str, Array], Array]
+"""Picture, input and a value of it -> a value that the picture gives."""
 
 
 def sample_files(folder: str | Path) -> list[Path]:
-    """Return a directory's ``.npy`` and ``.npz`` files, by name.
+    """Return a directory's ``.npy`` and ``.npz`` files and pictures, by name.
 
     Raises:
         UserError: It cannot be read, holds none, or too many.
@@ -29,16 +33,17 @@ def sample_files(folder: str | Path) -> list[Path]:
     where = f"--calib {safe(folder)}"
     try:
         if not place.is_dir():
-            raise UserError(f"{where}: not a directory; give one that holds .npy or .npz inputs")
-        files = sorted(
-            p for p in place.iterdir() if p.suffix.lower() in (".npy", ".npz") and p.is_file()
-        )
+            raise UserError(
+                f"{where}: not a directory; give one that holds .npy or .npz inputs, or pictures"
+            )
+        known = (".npy", ".npz", *_PICTURES)
+        files = sorted(p for p in place.iterdir() if p.suffix.lower() in known and p.is_file())
     except (OSError, ValueError) as error:
         raise UserError(f"{where}: {safe(getattr(error, 'strerror', None) or error)}") from None
     if not files:
         raise UserError(
-            f"{where}: holds no .npy or .npz file; save each sample as the model is fed it "
-            "(images decoded and normalised)"
+            f"{where}: holds no .npy or .npz file and no picture; save each sample as the model "
+            "is fed it"
         )
     if len(files) > _MAX_SAMPLES:
         raise UserError(f"{where}: {len(files)} files; expected at most {_MAX_SAMPLES} samples")
@@ -46,17 +51,19 @@ def sample_files(folder: str | Path) -> list[Path]:
 
 
 def read_samples(
-    graph: Graph, folder: str | Path, like: Mapping[str, Array]
+    graph: Graph, folder: str | Path, like: Mapping[str, Array], decode: Decode
 ) -> Iterator[dict[str, Array]]:
     """Yield the inputs of each file of a directory.
 
     A ``.npy`` file is the one input of a model that has one; an ``.npz`` file holds
-    inputs by name.  What a file leaves out is taken from ``like``.
+    inputs by name.  A picture is the one input that has the axes of one.  What a file
+    leaves out is taken from ``like``.
 
     Args:
         graph: The model.
         folder: The directory.
         like: The run's own inputs: every sample has their shapes and types.
+        decode: Reads a picture.
 
     Raises:
         UserError: A file is unreadable, or does not fit the model.
@@ -69,6 +76,14 @@ def read_samples(
             if unknown is not None:
                 names = ", ".join(safe(c.name) for c in graph.inputs[:8])
                 raise UserError(f"{where}: the model has no input {safe(unknown)}; it has {names}")
+        elif path.suffix.lower() in _PICTURES:
+            wide = [n for n, a in like.items() if a.ndim in (3, 4)]
+            if len(wide) != 1:
+                raise UserError(
+                    f"{where}: {len(wide)} inputs of the model could be a picture; expected .npz "
+                    "files that hold inputs by name"
+                )
+            given = {wide[0]: decode(path, wide[0], like[wide[0]])}
         elif len(graph.inputs) == 1:
             given = assign(graph, [(None, npy.read(path))])
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +82,11 @@ def declared(said: Preprocessing | None) -> Normalisation | None:
 
 def channel_axis(host: HostTensor, layout: str | None) -> int | None:
     """Return the axis of an image's channels, or None where it is no image."""
-    shape = host.record.shape
+    return image_axis(host.record.shape, layout)
+
+
+def image_axis(shape: Sequence[int], layout: str | None) -> int | None:
+    """Return the axis of the channels of a shape, or None where it is no image's."""
     if layout and len(layout) == len(shape) and "C" in layout:
         return layout.index("C")
     if len(shape) not in (3, 4):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from npudbg.commands.advising.metric import Metric, good, measure
+from npudbg.commands.calibrating import calibration_of
 from npudbg.commands.reducing.shrink import shrink
 from npudbg.session.errors import UserError
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from npudbg.commands.pipeline import Job
-    from npudbg.device.calibration import Calibration
     from npudbg.graph.ir import Graph, Node
     from npudbg.session.records import TensorRecord
     from npudbg.targets.profile import Target
@@ -93,7 +93,7 @@ class _Search:
         self.job, self.graph, self.target, self.arrays = job, graph, target, arrays
         self.metrics, self.max_runs, self.tell = metrics, max_runs, tell
         self.precision = job.precision or target.compute.default_precision
-        self.calibration = _calibration(job, graph, arrays)
+        self.calibration = None if job.calib is None else calibration_of(job, graph, arrays)
         self.golden: Outputs = {}
         self.runs = 0
         self.best: list[str] | None = None
@@ -204,15 +204,6 @@ class _Search:
                 return dict(result.outputs), list(session.tensors)
         finally:
             writer.discard()
-
-
-def _calibration(job: Job, graph: Graph, arrays: Outputs) -> Calibration | None:
-    if job.calib is None:
-        return None
-    from npudbg.device.calibrate import calibrate
-    from npudbg.device.samples import read_samples
-
-    return calibrate(graph, read_samples(graph, job.calib, arrays))
 
 
 def _first_lost(graph: Graph, tensors: Sequence[TensorRecord]) -> str:

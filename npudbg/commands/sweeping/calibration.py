@@ -66,14 +66,12 @@ def calibrated(job: Job, graph: Graph, like: Path) -> Calibration:
     Raises:
         UserError: A sample is unreadable or does not fit.
     """
-    from npudbg.device.calibrate import calibrate
-    from npudbg.device.samples import read_samples
+    from npudbg.commands.calibrating import calibration_of
     from npudbg.graph.specialise import specialise
 
-    assert job.calib is not None
     arrays = _arrays(job, graph, like)
     special, _ = specialise(graph, arrays)
-    return calibrate(special, read_samples(special, job.calib, arrays))
+    return calibration_of(job, special, arrays)
 
 
 def of_worker(found: dict[str, str], job: Job, graph: Graph) -> Calibration:
