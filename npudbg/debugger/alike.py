@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from npudbg.debugger.geometry import Bools, Ints
 from npudbg.session.commands import Rows
+from npudbg.session.memory.geometry import Bools, Ints
 from npudbg.session.reader import Session
 
 _STEP = 1 << 16

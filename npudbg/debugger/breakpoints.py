@@ -11,8 +11,8 @@ import numpy as np
 
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.expressions.tree import Node
-from npudbg.debugger.geometry import Ints
 from npudbg.session.commands import Rows
+from npudbg.session.memory.geometry import Ints
 from npudbg.session.reader import Session
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from npudbg.debugger.geometry import Ints
-from npudbg.debugger.written import Bytes, Written
 from npudbg.session.commands import Space
+from npudbg.session.memory.geometry import Ints
+from npudbg.session.memory.written import Bytes, Written
 from npudbg.session.records import NodeRecord, TensorRecord
 
 _SPACES = {"host": Space.HOST, "ddr": Space.DDR, "sram": Space.SRAM}

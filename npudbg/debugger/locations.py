@@ -13,9 +13,9 @@ from npudbg.debugger.context import Context
 from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.expressions import parse
 from npudbg.debugger.expressions.tree import Node
-from npudbg.debugger.geometry import Ints
 from npudbg.debugger.touching import Touching
 from npudbg.session.commands import Kind
+from npudbg.session.memory.geometry import Ints
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding
 from npudbg.session.text import safe

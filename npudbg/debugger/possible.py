@@ -18,9 +18,9 @@ from npudbg.debugger.errors import DebuggerError
 from npudbg.debugger.expressions.evaluate import evaluate
 from npudbg.debugger.expressions.tree import Binary, Literal, Name, Node, Unary
 from npudbg.debugger.expressions.values import truth
-from npudbg.debugger.geometry import Bools
 from npudbg.debugger.scope import CommandScope
 from npudbg.session.commands import Rows, Space
+from npudbg.session.memory.geometry import Bools
 
 _SAFE = 1 << 62
 _NUMBERS: dict[str, Callable[[Rows], Any]] = {

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import bisect
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from npudbg.debugger.coverage import Coverage
 from npudbg.debugger.errors import DebuggerError
-from npudbg.debugger.geometry import Bools, Ints
 from npudbg.debugger.initial import Residents
-from npudbg.debugger.written import Bytes, Written
 from npudbg.session import silent
-from npudbg.session.commands import Rows, Space
+from npudbg.session.memory.geometry import Bools, Ints
+from npudbg.session.memory.writes import INITIAL, Writes
+from npudbg.session.memory.written import Bytes
 from npudbg.session.reader import Session
 
-INITIAL = -1
-"""Writer of bytes that lay there from the start, or that nothing has written."""
 OUTSIDE = -2
 """Writer of bytes that a command found changed, though no command had changed them."""
 
 MOST_BYTES = 1 << 20
 """Longest range that is looked at in one go."""
 _PIECE = 4096
-_MATRIX = 1 << 20
 
 
 class View(NamedTuple):
@@ -66,9 +61,9 @@ class State:
     def __init__(self, session: Session) -> None:
         """Read from a session."""
         self.session = session
-        self.written = Written(session)
+        self.writes = Writes(session)
+        self.written = self.writes.written
         self.residents = Residents(self.written)
-        self.coverage = Coverage(session)
 
     def memory_at(self, space: int, address: int, nbytes: int, seq: int) -> View:
         """Return a range of memory as it was after command ``seq``.
@@ -93,7 +88,7 @@ class State:
     def writer_of(self, space: int, address: int, nbytes: int, seq: int) -> Ints:
         """Return the newest command that wrote each byte of a range, up to ``seq``."""
         places = np.arange(address, address + nbytes, dtype=np.int64)
-        return self._newest(space, places, seq)[0]
+        return self.writes.newest(space, places, seq)[0]
 
     def silent(self, space: int, address: int, nbytes: int) -> list[int]:
         """Return the commands after which a range may hold other bytes that none wrote.
@@ -122,93 +117,10 @@ class State:
 
     def _piece(self, space: int, address: int, nbytes: int, seq: int) -> tuple[Bytes, Bools, Ints]:
         places = np.arange(address, address + nbytes, dtype=np.int64)
-        writers, rows = self._newest(space, places, seq)
-        data, known = np.zeros(nbytes, np.uint8), np.zeros(nbytes, bool)
-        for number, row in rows.items():
-            mine = writers == number
-            data[mine], known[mine] = self.written.bytes_at(row, places[mine])
+        data, known, writers = self.writes.left_at(space, places, seq)
         since = self._lay_residents(space, places, seq, (data, known, writers))
         self._lay_seen(space, places, seq, (data, known, writers), since)
         return data, known, writers
-
-    def _newest(self, space: int, places: Ints, seq: int) -> tuple[Ints, dict[int, Any]]:
-        """Return the newest writer of each address, and these commands' rows."""
-        writers = np.full(len(places), INITIAL, np.int64)
-        rows: dict[int, Any] = {}
-        last = bisect.bisect_right(self.session.chunk_starts, seq) - 1
-        left = np.arange(len(places))
-        while len(left):
-            last = self.coverage.newest(space, places[left], last)
-            if last < 0:
-                break
-            here = left[self.coverage.written(last, space, places[left])]
-            self._search(self.session.chunk(last), space, places, here, seq, writers, rows)
-            left = np.flatnonzero(writers < 0)
-            last -= 1
-        return writers, rows
-
-    def _search(
-        self,
-        chunk: Rows,
-        space: int,
-        places: Ints,
-        left: Ints,
-        seq: int,
-        writers: Ints,
-        rows: dict[int, Any],
-    ) -> None:
-        """Look for the newest writers of the addresses ``left`` in one chunk."""
-        low, high = int(places[left[0]]), int(places[left[-1]]) + 1
-        hit = (chunk["dst_space"] == space) & (chunk["dst"] < high) & (chunk["seq"] <= seq)
-        hit &= chunk["dst"] + chunk["nbytes"] > low
-        hits = np.flatnonzero(hit)
-        hits = hits[self.written.writing(chunk[hits])]
-        step = max(_MATRIX // max(len(left), 1), 1)
-        # A tile slot is written again and again: the newest few usually tell.
-        step = min(step, 64 if space == Space.SRAM else 512)
-        while len(hits) and len(left):
-            part, hits = chunk[hits[-step:]], hits[:-step]
-            covered = self._cover(part, space, places[left])
-            found = covered.any(axis=0)
-            newest = len(part) - 1 - np.argmax(covered[::-1], axis=0)
-            for number in np.unique(newest[found]).tolist():
-                mine = left[found & (newest == number)]
-                number_seq = int(part["seq"][number])
-                writers[mine] = number_seq
-                rows[number_seq] = part[number]
-            left = left[~found]
-
-    def _cover(self, rows: Rows, space: int, places: Ints) -> Bools:
-        """Return which of the addresses each row wrote."""
-        low, high = rows["dst"], rows["dst"] + rows["nbytes"]
-        covered: Bools = (places >= low[:, None]) & (places < high[:, None])
-        if space == Space.SRAM:
-            return covered
-        for number in np.unique(rows["tensor"]).tolist():
-            mine = np.flatnonzero(rows["tensor"] == number)
-            layout = self.written.layout(number)
-            if layout is None:
-                continue
-            boxes = rows["box"][mine][:, : len(layout.dims)].astype(np.int64)
-            sizes = np.array(layout.dims, np.int64)
-            boxes = np.clip(boxes, 0, sizes[:, None]) if len(sizes) else boxes
-            steps = np.append(np.cumprod(sizes[::-1])[::-1][1:], 1) if len(sizes) else sizes
-            bases = low[mine] - (boxes[:, :, 0] * steps).sum(axis=1) * layout.inner
-            plain = (boxes[:, :, 1] > boxes[:, :, 0]).all(axis=1)
-            plain &= ~np.isin(rows["seq"][mine], self.written.payload_seqs)
-            for base in np.unique(bases[plain]).tolist():
-                same = mine[plain & (bases == base)]
-                whole = places - base
-                valid = (whole >= 0) & (whole < layout.nbytes)
-                inside = np.broadcast_to(valid, (len(same), len(places))).copy()
-                coords = layout.coords(np.where(valid, whole, 0)) if layout.dims else ()
-                box = boxes[plain & (bases == base)]
-                for axis, coord in enumerate(coords):
-                    inside &= (coord >= box[:, axis, :1]) & (coord < box[:, axis, 1:])
-                covered[same] &= inside
-            for i in mine[~plain].tolist():
-                covered[i] = self.written.covers(rows[i], places)
-        return covered
 
     def _lay_residents(
         self, space: int, places: Ints, seq: int, into: tuple[Bytes, Bools, Ints]
@@ -229,7 +141,7 @@ class State:
             mine &= writers < (resident.since if resident.since <= seq + 1 else 0)
             if resident.since > seq + 1 and mine.any():
                 # One that comes later lies there already, unless something else will.
-                mine[mine] = self._newest(space, places[mine], resident.since - 1)[0] < 0
+                mine[mine] = self.writes.newest(space, places[mine], resident.since - 1)[0] < 0
             raw = self.residents.data(resident) if mine.any() else None
             if raw is None:
                 continue

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from npudbg.debugger.geometry import Bools, Layout
-from npudbg.debugger.state import INITIAL, OUTSIDE, State
+from npudbg.debugger.state import OUTSIDE, State
 from npudbg.session.commands import Kind, Rows, Space
 from npudbg.session.errors import SessionError
+from npudbg.session.memory.geometry import Bools, Layout
+from npudbg.session.memory.writes import INITIAL
 from npudbg.session.reader import Session
 from npudbg.session.records import TensorRecord
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from npudbg.debugger.breakpoints import Chunk
 from npudbg.debugger.context import Context
-from npudbg.debugger.geometry import Ints
 from npudbg.debugger.references import Range
 from npudbg.debugger.state import View
 from npudbg.session.commands import Kind, Space
+from npudbg.session.memory.geometry import Ints
 
 MOST_WATCHED = 4096
 """Longest range whose bytes are compared at every write."""
@@ -93,7 +93,7 @@ class Touching:
         """Return the rows of a chunk that write into the range."""
         where, state = self.where, self.context.state
         low, high = where.low, where.low + where.nbytes
-        if not state.coverage.touched(chunk.at, where.space, low, high):
+        if not state.writes.coverage.touched(chunk.at, where.space, low, high):
             return []
         rows = chunk.rows
         hit = (rows["dst_space"] == where.space) & (rows["dst"] < high)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from npudbg.debugger.breakpoints import At, Chunk
 from npudbg.debugger.context import Context
-from npudbg.debugger.geometry import Ints
 from npudbg.debugger.parts import Part, first_values
 from npudbg.debugger.references import Selection, TensorRef
+from npudbg.session.memory.geometry import Ints
 
 
 class TensorWatch:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from npudbg.layers.findings import finding
 from npudbg.session.commands import Kind, Space, kind_name
-from npudbg.session.contents import Contents
+from npudbg.session.memory.writes import Writes
+from npudbg.session.memory.written import Written
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject
 from npudbg.session.text import safe
@@ -25,7 +26,7 @@ _CHUNK = 1 << 14
 
 def operands(session: Session) -> Iterator[Finding]:
     """Operands that no command had written, and operands that came too late."""
-    contents = Contents(session)
+    writes = Writes(session)
     seen: set[tuple[int, int]] = set()
     for seq, operand in session.observations:
         row = session.command(seq)
@@ -35,7 +36,7 @@ def operands(session: Session) -> Iterator[Finding]:
         if read is None or held is None or read["space"] != Space.SRAM:
             continue
         got = np.frombuffer(held, np.uint8)
-        meant, _ = contents.sram(int(read["addr"]), got.size, seq - 1)
+        meant, _ = writes.left(Space.SRAM, int(read["addr"]), got.size, seq - 1)
         first = int(read["addr"]) + int((meant != got).argmax())
         # The same cell is read by every tile that follows: once is enough.
         if (first, int(read["by"])) not in seen:
@@ -84,7 +85,7 @@ def _replayed(
     session: Session, address: int, got: Bytes, wrong: npt.NDArray[np.intp], by: int
 ) -> int | None:
     """Return an earlier transfer to this place whose bytes these are."""
-    contents = Contents(session)
+    written = Written(session)
     # Only transfers to the wrong bytes count: a large operand covers many that are not.
     start, end = int(wrong[0]), int(wrong[-1]) + 1
     writes = session.writes(Space.SRAM, address + start, end - start, by - 1)
@@ -92,7 +93,7 @@ def _replayed(
         row = session.command(seq)
         if row["kind"] != Kind.DMA_LOAD or (low, high) != (0, end - start):
             continue
-        data = contents.written(row)
+        data = written.packed(row)
         if data is None:
             continue
         part = data[address + start - int(row["dst"]) :][: end - start]

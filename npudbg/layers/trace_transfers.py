@@ -14,8 +14,8 @@ from npudbg.layers.trace_operands import operands
 from npudbg.layers.trace_rows import name_of
 from npudbg.layers.trace_stray import strays
 from npudbg.layers.transfer_bytes import MAX_SHIFT, Bytes, Source, moved_bytes, shift_of, source_of
-from npudbg.session.commands import Kind, Status, kind_name
-from npudbg.session.contents import Contents
+from npudbg.session.commands import Kind, Space, Status, kind_name
+from npudbg.session.memory.writes import Writes
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject
 
@@ -38,7 +38,7 @@ def transfers(case: Case) -> Iterator[Finding]:
 
 
 def _loads(session: Session) -> Iterator[Finding]:
-    contents = Contents(session)
+    writes = Writes(session)
     changed = set(session.observations)
     for seq in session.payloads:
         row = session.command(seq)
@@ -48,16 +48,16 @@ def _loads(session: Session) -> Iterator[Finding]:
             continue  # it moved what lay there: T348 is about that
         if strays(session, row):
             continue  # it moved something else: T349 is about that
-        meant, got = contents.box(row), contents.written(row)
+        meant, got = writes.written.box(row), writes.written.packed(row)
         if meant is None or got is None or meant.size != got.size:
             continue
-        old = contents.sram(int(row["dst"]), meant.size, seq - 1)
-        yield _transfer(session, row, meant, got, old, source_of(session, contents, row))
+        old = writes.left(Space.SRAM, int(row["dst"]), meant.size, seq - 1)
+        yield _transfer(session, row, meant, got, old, source_of(writes, row))
 
 
 def _stores(session: Session) -> Iterator[Finding]:
     """Compare what lies in DDR with what lay in SRAM when it was stored."""
-    contents = Contents(session)
+    writes = Writes(session)
     dirty = {int(session.command(s)["tensor"]) for s in session.payloads}
     for number in sorted(dirty):
         tensor = session.tensors[number] if 0 <= number < len(session.tensors) else None
@@ -66,21 +66,21 @@ def _stores(session: Session) -> Iterator[Finding]:
         node = session.nodes[tensor.producer]
         rows = session.commands(node.first_seq, node.last_seq + 1)
         for row in rows[(rows["kind"] == Kind.DMA_STORE) & (rows["tensor"] == number)]:
-            got = contents.box(row)
+            got = writes.written.box(row)
             if got is None or row["status"] not in (Status.OK, Status.TOUCHED):
                 continue
             if strays(session, row):
                 continue
-            meant, known = contents.sram(int(row["src"]), got.size, int(row["seq"]))
+            meant, known = writes.left(Space.SRAM, int(row["src"]), got.size, int(row["seq"]))
             if not known.all() or np.array_equal(meant, got):
                 continue
-            yield _transfer(session, row, meant, got, None, _below(contents, row, meant))
+            yield _transfer(session, row, meant, got, None, _below(writes, row, meant))
 
 
-def _below(contents: Contents, row: Any, meant: Bytes) -> Source:
+def _below(writes: Writes, row: Any, meant: Bytes) -> Source:
     """Return SRAM from below a STORE's source on, and the place of each byte it moves."""
     start = int(row["src"])
-    below, known = contents.sram(start - MAX_SHIFT, MAX_SHIFT, int(row["seq"]))
+    below, known = writes.left(Space.SRAM, start - MAX_SHIFT, MAX_SHIFT, int(row["seq"]))
     reach = MAX_SHIFT - int(np.flatnonzero(~known)[-1]) - 1 if not known.all() else MAX_SHIFT
     line = np.concatenate([below[MAX_SHIFT - reach :], meant])
     return line, np.arange(reach, line.size), 0

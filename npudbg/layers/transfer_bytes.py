@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npudbg.session.commands import box_slices
-from npudbg.session.contents import Contents
-from npudbg.session.reader import Session
+from npudbg.session.memory.writes import Writes
 from npudbg.session.records import TensorRecord
 
 Bytes = npt.NDArray[np.uint8]
@@ -43,31 +42,31 @@ def moved_bytes(
     return moved if left[first:].all() else None
 
 
-def source_of(session: Session, contents: Contents, row: Any) -> Source | None:
+def source_of(writes: Writes, row: Any) -> Source | None:
     """Return DDR around a LOAD's source tensor, and the place of each byte it moves."""
-    tensor = session.tensors[int(row["tensor"])]
-    array = contents.array(tensor)
+    tensor = writes.session.tensors[int(row["tensor"])]
+    array = writes.written.array(tensor.id)
     if array is None or array.nbytes > _MAX_SOURCE or tensor.address is None:
         return None
-    below = _ddr_below(session, contents, tensor, int(row["seq"]))
+    below = _ddr_below(writes, tensor, int(row["seq"]))
     raw = np.concatenate([below, np.frombuffer(array.tobytes(), np.uint8)])
     places = np.arange(array.nbytes).reshape((*array.shape, array.dtype.itemsize))
     return raw, places[box_slices(row, array.ndim)].reshape(-1) + below.size, below.size
 
 
-def _ddr_below(session: Session, contents: Contents, tensor: TensorRecord, seq: int) -> Bytes:
+def _ddr_below(writes: Writes, tensor: TensorRecord, seq: int) -> Bytes:
     """Return what the record knows of DDR just below a tensor; elsewhere an open bus."""
     assert tensor.address is not None
     start = tensor.address - MAX_SHIFT
     out = np.full(MAX_SHIFT, _OPEN_BUS, np.uint8)
-    for other in session.tensors:
+    for other in writes.session.tensors:
         if other.space != "ddr" or other.address is None or other.first_seq > seq:
             continue
         low, high = (
             max(other.address, start),
             min(other.address + other.base_nbytes, tensor.address),
         )
-        array = contents.array(other) if low < high else None
+        array = writes.written.array(other.id) if low < high else None
         if array is not None:
             data = np.frombuffer(array.tobytes(), np.uint8)
             out[low - start : high - start] = data[low - other.address : high - other.address]

@@ -223,6 +223,6 @@ def _wrote(a: Session, b: Session, seq: int) -> int | None:
 
 
 def _bytes(session: Session, seq: int) -> Any:
-    from npudbg.session.contents import Contents
+    from npudbg.session.memory.written import Written
 
-    return Contents(session).written(session.command(seq))
+    return Written(session).packed(session.command(seq))

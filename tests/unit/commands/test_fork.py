@@ -166,9 +166,9 @@ def test_the_same_bytes_over_themselves_change_nothing(made: Path, data: st.Data
         rows = session.commands(0, session.n_commands)
         loads = rows[(rows["kind"] == Kind.DMA_LOAD) & (rows["node"] >= 0)]
         row = loads[data.draw(st.integers(0, len(loads) - 1))]
-        from npudbg.session.contents import Contents
+        from npudbg.session.memory.written import Written
 
-        held = Contents(session).written(row).tobytes()
+        held = Written(session).packed(row).tobytes()
         start = data.draw(st.integers(0, len(held) - 1))
         poke = Poke(
             after=int(row["seq"]), space="sram", address=int(row["dst"]) + start,

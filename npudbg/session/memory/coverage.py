@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from npudbg.debugger.geometry import Bools, Ints
 from npudbg.session.coverage import cover
+from npudbg.session.memory.geometry import Bools, Ints
 from npudbg.session.reader import Session
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npudbg.debugger.geometry import Bools, Ints, Layout, layout_of
 from npudbg.session.commands import Kind, Rows, Space, Status
+from npudbg.session.memory.geometry import Bools, Ints, Layout, layout_of
 from npudbg.session.reader import Session
 from npudbg.session.records import TensorRecord
 
@@ -176,6 +176,10 @@ class Written:
         kept = self.payload(int(row["seq"]))
         if kept is not None:
             return kept
+        return self.box(row)
+
+    def box(self, row: Any) -> Bytes | None:
+        """Return the final bytes of a row's region of its tensor, in C order."""
         layout, array = self.layout(int(row["tensor"])), self.array(int(row["tensor"]))
         if layout is None or array is None:
             return None
