@@ -18,6 +18,7 @@ _SHOWN = 60
 _AROUND = 12
 _COLUMNS = 47
 _SINGLE = 24
+_LEVEL = 11
 
 
 def golden_record(session: Session) -> GoldenRecord | None:
@@ -45,18 +46,16 @@ def golden_lines(session: Session, width: int, *, limit: int = _SHOWN) -> list[L
         return []
     how = {True: "optimised", False: "not optimised", None: ""}[record.optimised]
     origin = record.origin + (f", {how}" if how else "")
-    good: Style = "ok" if record.first < 0 else "error"
-    count = f"{record.differing} of {record.compared} tensors beyond tolerance"
     lines = [
         fit(
             line(("golden", "title"), f"  {safe(record.what, 120)}", (f"  {origin}", "dim")), width
         ),
-        fit(line((f"  {count}", good), *_first(record)), width),
+        golden_summary(record, width),
     ]
     both = any(r.single is not None for r in record.rows)
     chosen = _chosen(record, limit)
     if chosen:
-        lines.append(_header(width, both))
+        lines.append(golden_header(width, both=both))
     before = -1
     for at in chosen:
         if at != before + 1:
@@ -88,12 +87,12 @@ def _closer(row: GoldenRow, width: int) -> list[Line]:
     found = row.entire
     if found is None or row.role != "output":
         return []
-    parts = [f"euclidean {_short(found.euclidean)}"] if found.euclidean else []
+    parts = [f"euclidean {short(found.euclidean)}"] if found.euclidean else []
     if found.channel >= 0:
         level = "" if found.channel_snr is None else f", {found.channel_snr:.1f} dB"
         parts.append(
             f"worst channel {found.channel} of axis {found.channel_axis}: off by up to "
-            f"{_short(found.channel_max_abs)}{level}"
+            f"{short(found.channel_max_abs)}{level}"
         )
     if found.argmax_equal is not None:
         parts.append(f"the same class wins in {found.argmax_equal:.2%} of rows")
@@ -102,18 +101,21 @@ def _closer(row: GoldenRow, width: int) -> list[Line]:
     return wrapped(f"{safe(row.name, 60)}: {'; '.join(parts)}", width, "dim", lead="  output ")
 
 
-def golden_line(row: GoldenRow, width: int, *, both: bool = False, first: bool = False) -> Line:
+def golden_line(
+    row: GoldenRow, width: int, *, both: bool = False, level: bool = False, first: bool = False
+) -> Line:
     """Return one tensor's metrics as a line.
 
     Args:
         row: The tensor.
         width: Columns.
         both: Leave room for the metrics of single mode.
+        level: Leave room for its signal to noise alone.
         first: It is the first that differs.
     """
     style: Style = "error" if row.differs else ""
     mark = ">" if first else "!" if row.differs else " "
-    room = max(width - _COLUMNS - (_SINGLE if both else 0) - 3, 9)
+    room = max(width - _COLUMNS - _more(both, level) - 3, 9)
     spans: list[Span] = [
         Span(f"{mark} ", style),
         Span(left(cut_middle(safe(row.name, 400), room), room), style),
@@ -125,6 +127,9 @@ def golden_line(row: GoldenRow, width: int, *, both: bool = False, first: bool =
         spans.append(Span(_metrics(row.entire), style or "number"))
     if both:
         spans.append(Span(_brief(row.single), "number"))
+    elif level:
+        alone = None if row.single is None else row.single.snr
+        spans.append(Span(f"{decibel(alone):>{_LEVEL}}", "number"))
     return fit(
         Line(
             tuple(spans),
@@ -139,6 +144,13 @@ def golden_line(row: GoldenRow, width: int, *, both: bool = False, first: bool =
     )
 
 
+def golden_summary(record: GoldenRecord, width: int) -> Line:
+    """Return how many tensors differ, and which one is the first."""
+    good: Style = "ok" if record.first < 0 else "error"
+    count = f"{record.differing} of {record.compared} tensors beyond tolerance"
+    return fit(line((f"  {count}", good), *_first(record)), width)
+
+
 def _first(record: GoldenRecord) -> tuple[Span, ...]:
     if not 0 <= record.first < len(record.rows):
         return ()
@@ -147,44 +159,58 @@ def _first(record: GoldenRecord) -> tuple[Span, ...]:
     return (Span(f"; first {safe(row.name, 80)}{reason}", "error"),)
 
 
-def _header(width: int, both: bool) -> Line:
+def golden_header(width: int, *, both: bool = False, level: bool = False) -> Line:
+    """Return the column names of :func:`golden_line`."""
     names = f"{'max abs':>10}{'max rel':>10}{'cosine':>10}{'SNR dB':>7}{'differ':>10}"
     if both:
         names += f"{'single abs':>13}{'cos':>11}"
-    room = max(width - _COLUMNS - (_SINGLE if both else 0) - 1, 11)
-    return fit(line((left("  tensor (execution order)", room) + names, "dim")), width)
+    elif level:
+        names += f"{'single dB':>{_LEVEL}}"
+    room = max(width - _COLUMNS - _more(both, level) - 1, 11)
+    order = "  tensor (execution order)"
+    title = order if len(order) < room else "  tensor"
+    return fit(line((left(title, room) + names, "dim")), width)
+
+
+def _more(both: bool, level: bool) -> int:
+    return _SINGLE if both else _LEVEL if level else 0
 
 
 def _metrics(found: Closeness) -> str:
     return (
-        f"{_short(found.max_abs):>10}{_short(found.max_rel):>10}{_cosine(found.cosine):>10}"
-        f"{_decibel(found.snr):>7}{_count(found):>10}"
+        f"{short(found.max_abs):>10}{short(found.max_rel):>10}{cosine(found.cosine):>10}"
+        f"{decibel(found.snr):>7}{_count(found):>10}"
     )
 
 
 def _brief(found: Closeness | None) -> str:
     if found is None:
         return f"{'-':>13}{'-':>11}"
-    return f"{_short(found.max_abs):>13}{_cosine(found.cosine):>11}"
+    return f"{short(found.max_abs):>13}{cosine(found.cosine):>11}"
 
 
 def _count(found: Closeness) -> str:
     return numbers.share(found.mismatches, found.count) if found.mismatches else "."
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
+    """Return a difference in three digits."""
     return numbers.value(float(number), 3) if number else "0"
 
 
-def _cosine(value: float | None) -> str:
+def cosine(value: float | None) -> str:
+    """Return a cosine in six places; ``-`` for none."""
     # Cut, not rounded: only what is equal may read 1.
     return "-" if value is None else f"{math.trunc(value * 1e6) / 1e6:.6f}"
 
 
-def _decibel(value: float | None) -> str:
+def decibel(value: float | None) -> str:
+    """Return a signal to noise in dB, ``equal`` without noise; ``-`` for none."""
     if value is None:
         return "-"
-    return "equal" if math.isinf(value) and value > 0 else f"{value:.1f}"
+    if math.isinf(value) and value > 0:
+        return "equal"
+    return f"{round(value, 1) + 0.0:.1f}"  # no minus before a zero
 
 
 def _chosen(record: GoldenRecord, limit: int) -> list[int]:

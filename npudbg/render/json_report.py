@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from npudbg.render.golden import golden_record
-from npudbg.session.golden import Closeness, GoldenRecord, GoldenRow
+from npudbg.session.golden import ChannelCloseness, Closeness, GoldenRecord, GoldenRow
 from npudbg.session.jsonable import finding_dict, finite, jsonable
 from npudbg.session.reader import Session
 from npudbg.session.records import (
@@ -181,7 +181,14 @@ def _golden_row(row: GoldenRow) -> dict[str, Any]:
 def _closeness(found: Closeness | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {name: finite(getattr(found, name)) for name in Closeness.__struct_fields__}
+    plain = [name for name in Closeness.__struct_fields__ if name != "channels"]
+    return {
+        **{name: finite(getattr(found, name)) for name in plain},
+        "channels": [
+            {name: finite(getattr(each, name)) for name in ChannelCloseness.__struct_fields__}
+            for each in found.channels
+        ],
+    }
 
 
 def _counter(counter: Counter) -> dict[str, Any]:

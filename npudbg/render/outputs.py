@@ -40,10 +40,10 @@ def tensor_mark(tensor: TensorRecord) -> tuple[str, Style]:
     return " ", ""
 
 
-def header(width: int) -> Line:
-    """Return the column names of :func:`tensor_line`."""
+def header(width: int, hint: str = "") -> Line:
+    """Return the column names of :func:`tensor_line`; ``hint`` stands for the order."""
     names = f"{'NaN':>7}{'Inf':>7}{'zero':>6}{'min':>9}{'max':>9}{'mean':>8}"
-    head = left("   tensor (execution order)", max(width - _NUMBERS, 12))
+    head = left(f"   tensor ({hint or 'execution order'})", max(width - _NUMBERS, 12))
     return fit(line((head + names, "dim")), width)
 
 

@@ -20,6 +20,24 @@ MAX_ROWS = 4096
 """Most rows that a session keeps."""
 
 
+class ChannelCloseness(Record, frozen=True):
+    """How close one channel is.
+
+    Attributes:
+        index: Its number.
+        max_abs: Largest ``|got - golden|`` of its elements finite in both.
+        snr: Golden signal (about its mean) to noise in dB; None without either.
+        cosine: Cosine similarity; None where a norm is 0.
+        constant: It holds one value where the golden values vary.
+    """
+
+    index: int
+    max_abs: float = 0.0
+    snr: float | None = None
+    cosine: float | None = None
+    constant: bool = False
+
+
 class Closeness(Record, frozen=True):
     """How close two arrays are; sums and differences are of elements finite in both.
 
@@ -44,6 +62,7 @@ class Closeness(Record, frozen=True):
         channel_axis: Its axis.
         channel_snr: Its signal (about its mean) to noise in dB; None without either.
         channel_max_abs: Its largest ``|got - golden|``.
+        channels: The worst channels along ``channel_axis``, the worst first.
     """
 
     count: int
@@ -62,6 +81,7 @@ class Closeness(Record, frozen=True):
     channel_axis: int | None = None
     channel_snr: float | None = None
     channel_max_abs: float = 0.0
+    channels: tuple[ChannelCloseness, ...] = ()
 
 
 class GoldenRow(Record, frozen=True):

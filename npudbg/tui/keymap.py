@@ -85,7 +85,7 @@ KEYS: tuple[Key, ...] = (
     Key("pane-9", "9", "pane(9)", "9", "fifth plugin panel", "Panes"),
     Key("focus", "tab", "app.focus_next", "Tab", "next list (Shift+Tab: previous)", "Panes"),
     Key("zoom", "z", "zoom", "z", "this pane alone, and back", "Panes"),
-    Key("timeline", "t", "turn", "t", "trace: memory, engines, or the DMA queue", "Panes"),
+    Key("timeline", "t", "turn", "t", "trace: memory, engines, DMA queue; output: golden", "Panes"),
     Key("zoom-in", "plus,equals_sign", "scale(0.25)", "+", "engines: fewer cycles", "Panes"),
     Key("zoom-out", "minus", "scale(4.0)", "-", "engines: more cycles", "Panes"),
     Key("values", "v", "values", "v", "memory: values or characters", "Panes"),
@@ -161,7 +161,8 @@ def help_lines(width: int, extra: Iterable[tuple[str, str]] = ()) -> list[Line]:
     for mark, text in (
         ("!", "error"), ("~", "warning"), ("i", "information"), ("✓", "in order"),
         ("-", "not judged (tabs); never started (commands)"),
-        (">", "the cursor"), ("B", "a breakpoint stops here"),
+        (">", "the cursor; in the golden table the first tensor that differs"),
+        ("B", "a breakpoint stops here"),
         ("s", "a transfer of fewer than 1,024 bytes"),
         ("*", "bytes that the command at the cursor wrote; touched by an injection"),
         ("--", "bytes that nothing has written yet"),

@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.containers import Vertical
 
-from npudbg.render import outputs
 from npudbg.render.host import host_lines, inputs_of
 from npudbg.render.inputs import input_lines
 from npudbg.render.life import life_lines
 from npudbg.session.errors import SessionError
 from npudbg.session.lines import Line, line
 from npudbg.session.text import safe
-from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
 from npudbg.tui.selection import Selection
-from npudbg.tui.sources import Lines, Rows
+from npudbg.tui.sources import Lines
 
 if TYPE_CHECKING:
     from npudbg.plugins.api import Panel, PanelContext
@@ -142,48 +140,6 @@ class InputPane(LinesPane):
     def lines(self, width: int) -> list[Line]:
         """Return contract and tensor of each input."""
         return input_lines(self.session, width)
-
-
-class OutputPane(Pane):
-    """Layer 4: every tensor's statistics, and the selected one in detail."""
-
-    title = "4 Output"
-
-    def compose(self):
-        """Header, list, detail."""
-        yield LineBar(id="output-header")
-        yield LineView(classes="main")
-        yield LineView(id="output-detail", classes="quiet")
-
-    def fill(self) -> None:
-        """Make the list."""
-        self.tensors = outputs.shown_tensors(self.session)
-        self.row_of = {t.id: n for n, t in enumerate(self.tensors)}
-        self.query_one("#output-header", LineBar).show(outputs.header(self.text_width))
-        self.main.show(
-            Rows(
-                len(self.tensors),
-                lambda n, width: outputs.tensor_line(self.tensors[n], width),
-                lambda n: self.tensors[n].name,
-            )
-        )
-
-    def follow(self, selection: Selection, *, moved: bool = False) -> None:
-        """Stand on the selected tensor."""
-        if selection.tensor is None:
-            return
-        row = self.row_of.get(selection.tensor)
-        if row is not None and not moved:
-            self.main.move_to(row)
-        # A tensor that is not in the list (an input, a weight) leaves no line highlighted.
-        self.main.highlight(row is not None)
-        view = self.query_one("#output-detail", LineView)
-        record = self.session.tensors[selection.tensor]
-        try:
-            lines = outputs.tensor_detail(self.session, record, self.text_width)
-        except SessionError as error:
-            lines = [line((f"! {error}", "error"))]
-        view.show_lines(lines, index=0)
 
 
 class PluginPane(Pane):

@@ -22,7 +22,8 @@ from npudbg.tui.grid import share
 from npudbg.tui.help import TextScreen
 from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
-from npudbg.tui.panes import HostPane, InputPane, OutputPane, Pane, PluginPane
+from npudbg.tui.output import OutputPane
+from npudbg.tui.panes import HostPane, InputPane, Pane, PluginPane
 from npudbg.tui.prompt import PromptBar
 from npudbg.tui.selection import Selection, finding_of, of_command, resolve, step, subject_of
 from npudbg.tui.trace import TracePane
@@ -290,8 +291,11 @@ class DebuggerScreen(ConsoleScreen):
         self.action_pane(self.active)
 
     def action_turn(self) -> None:
-        """The pane's next view: memory, engines, DMA queue."""
-        if self.active != 3:
+        """The pane's next view: memory, engines, DMA queue; values or distance from golden."""
+        if self.active == 4:
+            if not self.query_one(OutputPane).turn():
+                self.say(line((" no golden comparison here; run with --golden ort", "warn")))
+        elif self.active != 3:
             self.action_pane(3)
         else:
             self.query_one(TracePane).turn(self.grid)

@@ -37,6 +37,8 @@ TracePane.-queue > .lower { display: none; }
 FindingsPane > #findings-body { height: 1fr; layout: vertical; }
 #findings-left { width: 1fr; height: auto; max-height: 45%; }
 #findings-detail { height: 1fr; border-top: solid $foreground 30%; }
+#output-summary { display: none; }
+OutputPane.-golden > #output-summary { display: block; }
 #output-detail { height: auto; max-height: 50%; border-top: solid $foreground 30%; }
 
 .-grid Pane { border: solid $foreground 30%; border-title-color: $text-muted; }

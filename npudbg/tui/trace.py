@@ -21,7 +21,7 @@ from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
 from npudbg.tui.panes import Pane
 from npudbg.tui.queue import QueueView
-from npudbg.tui.selection import Selection, tensor_at
+from npudbg.tui.selection import Selection, of_command, tensor_at
 from npudbg.tui.sources import Commands
 
 if TYPE_CHECKING:
@@ -121,6 +121,12 @@ class TracePane(Pane):
             shown = self.selection
             selection = replace(
                 selection, address=shown.address, space=shown.space, tensor=shown.tensor
+            )
+        elif selection.address is None and self.session.n_commands:
+            # A finding about the model has no address: what the cursor's command wrote is shown.
+            there = of_command(self.session, self.port.seq)
+            selection = replace(
+                selection, address=there.address, space=there.space, tensor=there.tensor
             )
         self.selection = selection
         seq = self.port.seq

@@ -398,6 +398,10 @@ def test_figures_of_an_output_beside_those_that_hide_it(plain, tmp_path):
     assert (figures.channel, figures.channel_axis) == (1, 1)
     assert figures.channel_snr == pytest.approx(20 * np.log10(one.std() / error), abs=1e-3)
     assert figures.channel_max_abs == pytest.approx(2 * np.abs(one).max(), rel=1e-5)
+    # The others are as they should be: this one alone is kept.
+    assert [c.index for c in figures.channels if c.max_abs > 1e-4] == [1]
+    assert figures.channels[0].snr == figures.channel_snr
+    assert figures.channels[0].cosine == pytest.approx(-1) and not figures.channels[0].constant
     assert found.evidence["entire"]["worst_channel"]["channel"] == 1
     with Session.open(tmp_path / "s.npudbg") as session:
         told = " ".join(each.text.strip() for each in golden_lines(session, 80))

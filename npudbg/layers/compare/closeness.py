@@ -16,8 +16,11 @@ import numpy.typing as npt
 from npudbg.layers.compare.channels import channel_axis, per_channel
 from npudbg.layers.compare.metrics import argmax_equal
 from npudbg.layers.compare.pairs import PIECE
-from npudbg.layers.compare.records import Tolerance
-from npudbg.session.golden import Closeness
+from npudbg.layers.compare.records import Channel, Tolerance
+from npudbg.session.golden import ChannelCloseness, Closeness
+
+_KEPT = 6
+"""Worst channels that a session keeps of a tensor."""
 
 
 def closeness(
@@ -74,7 +77,7 @@ def closer(
     *,
     scores: bool = False,
 ) -> Closeness:
-    """Add what figures over a whole tensor hide: its worst channel, and who wins.
+    """Add what figures over a whole tensor hide: its worst channels, and who wins.
 
     Args:
         found: How the two compare.
@@ -84,10 +87,12 @@ def closer(
     """
     if golden.dtype.kind == "c":
         return found
-    axis, worst = channel_axis(golden.shape), None
+    axis = channel_axis(golden.shape)
+    channels: tuple[Channel, ...] = ()
     if axis is not None and found.max_abs:
         # Any error counts: a lost channel may lie within what large neighbours tolerate.
-        worst = next(iter(per_channel(got, golden, axis, Tolerance(atol=0.0, rtol=0.0))[0]), None)
+        channels = per_channel(got, golden, axis, Tolerance(atol=0.0, rtol=0.0))[0]
+    worst = next(iter(channels), None)
     return msgspec.structs.replace(
         found,
         argmax_equal=argmax_equal(got, golden) if scores else None,
@@ -95,6 +100,16 @@ def closer(
         channel_axis=axis if worst is not None else None,
         channel_snr=None if worst is None else worst.snr_db,
         channel_max_abs=0.0 if worst is None else worst.max_abs,
+        channels=tuple(
+            ChannelCloseness(
+                index=each.index,
+                max_abs=each.max_abs,
+                snr=each.snr_db,
+                cosine=each.cosine,
+                constant=each.constant,
+            )
+            for each in channels[:_KEPT]
+        ),
     )
 
 
