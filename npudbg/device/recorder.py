@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+import queue
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from npudbg.session.dtypes import dtype_name
 from npudbg.session.records import NodeRecord, Stats, TensorRecord
 from npudbg.session.scan import scan
 from npudbg.session.text import safe
+from npudbg.session.worker import Worker
 from npudbg.session.writer import SessionWriter
 
 _BACKLOG_BYTES = 48 << 20
@@ -39,10 +39,8 @@ class Recorder:
         self.stats: dict[int, Stats | None] = {}
         self.told: dict[int, Any] = {}
         self.never_made: set[int] = set()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="npudbg-scan")
-        self._room = threading.Condition()
-        self._backlog = 0
-        self._pending: deque[tuple[TensorRecord, Future[Stats | None]]] = deque()
+        self._scans = Worker("npudbg-scan", _BACKLOG_BYTES)
+        self._found: queue.SimpleQueue[tuple[TensorRecord, Stats | None]] = queue.SimpleQueue()
 
     def tensor(self, value: Value) -> None:
         """Record a value's final bytes and statistics."""
@@ -86,12 +84,8 @@ class Recorder:
         if not made:
             self.writer.add_tensor(record)
             return
-        with self._room:
-            while self._backlog > 0 and self._backlog + array.nbytes > _BACKLOG_BYTES:
-                self._room.wait()
-            self._backlog += array.nbytes
-        self._pending.append((record, self._pool.submit(self._scan, array)))
-        self._settle(wait=False)
+        self._scans.submit(partial(self._scan, record, array), array.nbytes)
+        self._settle()
 
     def viewed(self, source: Value, view: Value) -> None:
         """Record a view as what commands wrote into the tensor that it is a view of."""
@@ -121,21 +115,18 @@ class Recorder:
 
     def finish(self) -> None:
         """Wait for all scans and write their records."""
-        self._settle(wait=True)
-        self._pool.shutdown()
+        self._scans.stop()
+        if self._scans.error is not None:
+            raise self._scans.error
+        self._settle()
 
-    def _scan(self, array: Any) -> Stats | None:
-        try:
-            return scan(array)
-        finally:
-            with self._room:
-                self._backlog -= array.nbytes
-                self._room.notify()
+    def _scan(self, record: TensorRecord, array: Any) -> None:
+        self._found.put((record, scan(array)))
 
-    def _settle(self, *, wait: bool) -> None:
-        while self._pending and (wait or self._pending[0][1].done()):
-            record, future = self._pending.popleft()
-            stats = future.result()
+    def _settle(self) -> None:
+        """Write the records of the tensors whose scan is done."""
+        while not self._found.empty():
+            record, stats = self._found.get()
             self.stats[record.id] = stats
             fields = {name: getattr(record, name) for name in record.__struct_fields__}
             self.writer.add_tensor(TensorRecord(**{**fields, "stats": stats}))

@@ -8,13 +8,12 @@ backlog is bounded in bytes: a caller that runs ahead waits.
 from __future__ import annotations
 
 import os
-import queue
 import sqlite3
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from npudbg.session.commands import ACCESS, COMMAND, Rows, Space
 from npudbg.session.coverage import COVER, cover
 from npudbg.session.errors import UserError
 from npudbg.session.records import Counter, Finding, Meta, NodeRecord, TensorRecord, Verdict
+from npudbg.session.worker import Worker
 
 _BACKLOG_BYTES = 48 << 20
 _HURRY_BYTES = 16 << 20
@@ -90,11 +90,6 @@ class SessionWriter:
                 f"{self.path}: cannot write a session here ({error}); "
                 "choose another place with --save"
             ) from None
-        self._queue: queue.Queue[tuple[Callable[..., None], tuple[Any, ...], int] | None]
-        self._queue = queue.Queue()
-        self._room = threading.Condition()
-        self._backlog = 0
-        self._error: BaseException | None = None
         self._next_blob = 0
         self._chunks: dict[bytes, int] = {}
         self._blob_ids: dict[tuple[int, int], int] = {}
@@ -106,9 +101,10 @@ class SessionWriter:
         self._total_commands = 0
         self._max_cycle = 0
         self._stored = 0
-        self._closed = False
-        self._thread = threading.Thread(target=self._work, name="npudbg-writer", daemon=True)
-        self._thread.start()
+        self._closed = self._discarded = False
+        self._uncommitted, self._committed = 0, time.monotonic()
+        self._worker = Worker("npudbg-writer", _BACKLOG_BYTES)
+        self._worker.submit(partial(self._execute, "BEGIN", ()))
 
     # -- what the caller uses ------------------------------------------------------------
 
@@ -245,59 +241,41 @@ class SessionWriter:
     def discard(self) -> None:
         """Close and remove what was written."""
         if not self._closed:
-            self._stop(raise_error=False)
+            self._closed = self._discarded = True
+            self._worker.stop()
+            self._db.close()
         self._unpublished()
 
     # -- the thread ----------------------------------------------------------------------
 
     def _submit(self, work: Callable[..., None], args: tuple[Any, ...], nbytes: int) -> None:
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise UserError(f"{self.path}: writing the session failed ({error})") from error
-        with self._room:
-            while self._backlog > 0 and self._backlog + nbytes > _BACKLOG_BYTES:
-                if self._error is not None or not self._thread.is_alive():
-                    break
-                self._room.wait(0.5)
-            self._backlog += nbytes
-        self._queue.put((work, args, nbytes))
+        if self._worker.error is not None:
+            raise self._failed() from self._worker.error
+        self._worker.submit(partial(self._do, work, args, nbytes), nbytes)
 
-    def _work(self) -> None:
-        db = self._db
-        uncommitted = 0
-        last = time.monotonic()
-        db.execute("BEGIN")
-        while True:
-            item = self._queue.get()
-            if item is None:
-                break
-            work, args, nbytes = item
-            try:
-                if self._error is None:
-                    work(*args)
-                    uncommitted += nbytes
-                    now = time.monotonic()
-                    if uncommitted > _COMMIT_BYTES or now - last > _COMMIT_SECONDS:
-                        db.execute("COMMIT")
-                        db.execute("BEGIN")
-                        uncommitted, last = 0, now
-            except Exception as error:
-                self._error = error
-            finally:
-                del work, args, item
-                with self._room:
-                    self._backlog -= nbytes
-                    self._room.notify()
-        try:
-            db.execute("COMMIT")
-        except sqlite3.Error as error:
-            self._error = self._error or error
+    def _do(self, work: Callable[..., None], args: tuple[Any, ...], nbytes: int) -> None:
+        """Do one piece of work in the thread, and commit from time to time."""
+        if self._discarded:
+            return
+        work(*args)
+        self._uncommitted += nbytes
+        now = time.monotonic()
+        if self._uncommitted > _COMMIT_BYTES or now - self._committed > _COMMIT_SECONDS:
+            self._db.execute("COMMIT")
+            self._db.execute("BEGIN")
+            self._uncommitted, self._committed = 0, now
 
-    def _stop(self, *, raise_error: bool = True) -> None:
+    def _failed(self) -> UserError:
+        return UserError(f"{self.path}: writing the session failed ({self._worker.error})")
+
+    def _stop(self) -> None:
         self._closed = True
-        self._queue.put(None)
-        self._thread.join()
-        if self._stored < _COMPACT_BYTES and self._error is None:
+        self._worker.submit(partial(self._execute, "COMMIT", ()))
+        self._worker.stop()
+        if self._worker.error is not None:
+            self._db.close()
+            raise self._failed() from self._worker.error
+        if self._stored < _COMPACT_BYTES:
             # Large pages suit large tensors; a small session would be mostly padding.
             self._db.execute(f"PRAGMA page_size={schema.SMALL_PAGE_BYTES}")
             self._db.execute("VACUUM")
@@ -308,10 +286,6 @@ class SessionWriter:
             # Cheap for a small session; a large one is left to the system's own pace.
             with self._partial.open("rb") as file:
                 os.fsync(file.fileno())
-        if self._error is not None and raise_error:
-            raise UserError(
-                f"{self.path}: writing the session failed ({self._error})"
-            ) from self._error
 
     def _execute(self, statement: str, args: tuple[Any, ...]) -> None:
         self._db.execute(statement, args)
@@ -347,7 +321,7 @@ class SessionWriter:
         known = self._chunks.get(digest)
         if known is not None:
             return known
-        kind, stored = codec.encode(view, hurry=self._backlog > _HURRY_BYTES)
+        kind, stored = codec.encode(view, hurry=self._worker.waiting > _HURRY_BYTES)
         number = len(self._chunks)
         self._chunks[digest] = number
         self._stored += len(stored)
