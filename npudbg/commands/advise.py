@@ -44,7 +44,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="DEMAND",
         help="finite, cosine>=X, snr>=DB or max-abs<=X, against fp32; all must hold "
-        "(repeatable; default cosine>=0.999)",
+        "(repeatable; default cosine>=0.999 and the format's signal to noise: snr>=20 in fp16, "
+        "14 in bf16, 10 in int8)",
     )
     parser.add_argument("--format", choices=FORMATS, default="plain", help="of the list")
     parser.add_argument(
@@ -73,13 +74,20 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--calib: has no effect in {precision}; expected --precision int8 with it")
     if precision == "fp32":
         raise UserError("--precision: fp32 is what nodes are raised to; give fp16, bf16 or int8")
-    metrics = advise_metric.parse(args.metric or ["cosine>=0.999"])
+    metrics = advise_metric.parse(args.metric or _demands(precision))
     advice = advise(job, metrics, _runs(args.max_runs), _tell)
     if args.json:
         print(json.dumps(_document(advice, precision, args.format), indent=2))
     else:
         _show(advice, precision, metrics, args.format)
     return int(bool(advice.nodes) or not advice.reached)
+
+
+def _demands(precision: str) -> list[str]:
+    """Return what is demanded by default: cosine alone does not see a wrong scale."""
+    from npudbg.layers.compare.formats import LEAST_SNR
+
+    return ["cosine>=0.999", f"snr>={LEAST_SNR[precision]:g}"]
 
 
 def _show(advice: Advice, precision: str, metrics: tuple[Metric, ...], form: str) -> None:

@@ -173,3 +173,29 @@ class TestMetric:
 def test_fp32_has_nothing_to_raise(frame: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["advise", MODEL, frame]) == 2
     assert "give fp16, bf16 or int8" in capsys.readouterr().err
+
+
+def test_a_wrong_scale_that_cosine_does_not_see(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """4096 ones sum up to 2048 in an fp16 accumulator; the cosine of one number is 1."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("ReduceSum", ["x", "axes"], ["s"], name="sum"),
+            helper.make_node("Mul", ["s", "k"], ["y"], name="mul"),
+        ],
+        "sums",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4096])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])],
+        [numpy_helper.from_array(np.array([1]), "axes"),
+         numpy_helper.from_array(np.array([0.5], "f4"), "k")],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(made, tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", np.ones((1, 4096), "f4"))
+    given = (str(tmp_path / "m.onnx"), str(tmp_path / "x.npy"), "--precision", "fp16")
+    code, found = advice(capsys, *given, "--accumulate", "fp16")
+    assert (code, found["nodes"]) == (1, ["sum"])
+    assert found["before"]["cosine>=0.999"] == 1  # type: ignore[index]
+    assert found["before"]["snr>=20"] < 7  # type: ignore[index]
+    assert advice(capsys, *given, "--accumulate", "fp32")[0] == 0
