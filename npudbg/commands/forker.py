@@ -19,7 +19,22 @@ _FORK = re.compile(r"\.fork[0-9]{1,4}$")
 
 
 class Device:
-    """Does runs of the simulated device again; see :class:`npudbg.debugger.forks.Forker`."""
+    """Does runs of the simulated device again; see :class:`npudbg.debugger.forks.Forker`.
+
+    Attributes:
+        keep: Whether forks stay when the debugger ends; those of a run that is not kept do not.
+    """
+
+    def __init__(self, *, keep: bool = True) -> None:
+        """Make a forker; with ``keep`` false, call :meth:`forget` at the end."""
+        self.keep = keep
+        self._made: list[Path] = []
+
+    def forget(self) -> None:
+        """Remove the forks that are not to be kept."""
+        for path in self._made:
+            path.unlink(missing_ok=True)
+        self._made.clear()
 
     def fork(
         self,
@@ -47,6 +62,8 @@ class Device:
         except BaseException:
             judged.path.unlink(missing_ok=True)
             raise
+        if not self.keep:
+            self._made.append(judged.path)
         return Forked(judged.path, tuple(lines))
 
     def compare(self, a: Session, b: Session) -> list[Line]:

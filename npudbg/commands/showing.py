@@ -49,14 +49,16 @@ def show(
     from npudbg.tui.app import open_run
 
     judged: list[Judged] = []
+    device = Device(keep=saved is not None)
 
     def runner(progress: Any, cancel: threading.Event) -> Any:
         judged.append(work(progress, cancel))
         return judged[-1].path
 
     try:
-        code = open_run(runner, forker=Device())
+        code = open_run(runner, forker=device)
     finally:
+        device.forget()
         _forget(judged, saved)
     return exit_code(judged[-1]) if judged else code
 

@@ -37,7 +37,13 @@ class Forked:
 
 
 class Forker(Protocol):
-    """Does recorded runs again, and lays two of them side by side."""
+    """Does recorded runs again, and lays two of them side by side.
+
+    Attributes:
+        keep: Whether the sessions stay when the debugger ends.
+    """
+
+    keep: bool
 
     def fork(
         self,

@@ -127,6 +127,7 @@ class Slow(Device):
     """The device, waiting at a node until it is let go."""
 
     def __init__(self, node: int = 6) -> None:
+        super().__init__()
         self.node, self.at, self.go = node, threading.Event(), threading.Event()
         self.ended = threading.Event()
 

@@ -47,10 +47,16 @@ def session_lines(opened: Opened, mark: str = "") -> list[Line]:
     verdict, style = _verdict(opened, max(room - len(name) - len(state), _LEAST_VERDICT))
     head = line((name, "title"), state, (verdict, style))
     pad = " " * len(mark)
+    forker = opened.context.forker
+    kept = forker is None or forker.keep
     return [
         head,
         *(line((f"{pad}  set ", "dim"), each) for each in changed.words(opened.changes)),
-        line((f"{pad}  file ", "dim"), safe(session.path, 300)),
+        line(
+            (f"{pad}  file ", "dim"),
+            safe(session.path, 300),
+            ("" if kept else "  removed at the end; --save keeps a run and its forks", "warn"),
+        ),
     ]
 
 

@@ -47,6 +47,8 @@ class Asked:
     Its forks are the session again.
     """
 
+    keep = True
+
     def __init__(self) -> None:
         self.changes: list[Changes] = []
         self.of: list[str] = []
@@ -168,6 +170,28 @@ def test_replay_forks_beside_the_session(
     first, second = (session.path.with_name(f"run.fork{n}.npudbg") for n in (1, 2))
     with Session.open(first) as hung, Session.open(second) as clean:
         assert hung.status == "hung" and clean.status == "complete"
+
+
+def test_an_interrupt_leaves_nothing(session: Session) -> None:
+    def progress(done: int, total: int, label: str) -> None:
+        if done == 6:
+            raise KeyboardInterrupt
+
+    before = sorted(session.path.parent.iterdir())
+    with pytest.raises(KeyboardInterrupt):
+        Device().fork(session, Changes(), progress=progress)
+    assert sorted(session.path.parent.iterdir()) == before
+
+
+def test_forks_of_a_run_that_is_not_kept_go_with_it(session: Session) -> None:
+    device = Device(keep=False)
+    with contextlib.closing(Interpreter(session, forker=device)) as debugger:
+        out = said(debugger, "set fault hang:node=/fc")
+        fork = session.path.with_name("run.fork1.npudbg")
+        assert f"file {fork}  removed at the end; --save keeps a run and its forks" in out
+        assert fork.is_file()
+    device.forget()
+    assert sorted(session.path.parent.iterdir()) == [session.path]
 
 
 def test_names_of_forks(tmp_path: Path, session: Session) -> None:
