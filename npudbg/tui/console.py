@@ -6,7 +6,7 @@ from npudbg.session.lines import Line, line
 from npudbg.session.text import safe
 from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
-from npudbg.tui.prompt import PromptBar
+from npudbg.tui.prompt import PromptBar, PromptInput
 from npudbg.tui.rerunning import RerunScreen
 from npudbg.tui.sources import Lines
 
@@ -50,6 +50,12 @@ class ConsoleScreen(RerunScreen):
             self.query_one("#console-box").add_class("-open")
         elif lines:
             self.say(Line((line(" ").spans[0], *lines[0].spans)))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """At the prompt its own keys are letters like any other."""
+        if action == "prompt" and isinstance(self.focused, PromptInput):
+            return False
+        return super().check_action(action, parameters)
 
     def action_prompt(self, sign: str) -> None:
         """Open the prompt."""

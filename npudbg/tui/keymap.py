@@ -116,7 +116,14 @@ FOOTER = (
 
 def bindings() -> list[Binding]:
     """Return the keys as Textual bindings, each with an id so that it can be remapped."""
-    return [Binding(k.keys, k.action, k.help, show=False, id=k.id) for k in KEYS]
+    # The prompt opens before the next key is looked at: over a slow line a whole command
+    # comes in one packet, and must not be taken for keys of the panes.
+    return [
+        Binding(
+            k.keys, k.action, k.help, show=False, id=k.id, priority=k.action.startswith("prompt(")
+        )
+        for k in KEYS
+    ]
 
 
 def footer(width: int) -> Line:

@@ -32,6 +32,13 @@ class PromptInput(Input):
         """Complete the word, then go through the candidates."""
         self.bar.complete(step)
 
+    async def on_key(self, event: events.Key) -> None:
+        """Enter, in its turn: a binding would have it after the keys that came with it."""
+        if event.key == "enter":
+            event.stop()
+            event.prevent_default()
+            self.bar.submit()
+
     def action_history(self, step: int) -> None:
         """Fetch an older or newer line."""
         self.bar.recall(step)
@@ -112,7 +119,8 @@ class PromptBar(Horizontal):
         self.entry.value = text
         self.entry.cursor_position = len(text)
         self._at = len(self._history[sign])
-        self.entry.focus()
+        # At once: over a slow line the keys that follow come in the same packet.
+        self.screen.set_focus(self.entry)
 
     def leave(self) -> None:
         """Hide the prompt, and say so."""
@@ -150,10 +158,9 @@ class PromptBar(Horizontal):
         self._at = max(0, min(self._at + step, len(lines)))
         self._put(lines[self._at] if self._at < len(lines) else "")
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter: remember the line and hand it on."""
-        event.stop()
-        text, lines = event.value, self._history[self.sign]
+    def submit(self) -> None:
+        """Remember the line, hand it on, and begin an empty one."""
+        text, lines = self.entry.value, self._history[self.sign]
         if text.strip() and (not lines or lines[-1] != text):
             lines.append(text)
             del lines[:-_HISTORY]

@@ -115,3 +115,20 @@ def test_ctrl_c_leaves_and_restores_the_screen(session_file):
         rest = shown.read(0.5)
         assert child.wait(timeout=10) == 0
         assert b"\x1b[?1049l" in rest
+
+
+def test_a_line_in_one_packet_is_a_line(session_file):
+    # Over a slow line the keys that were typed come together; none of them is a pane's key.
+    with terminal(session_file, 80, 24) as (shown, child):
+        shown.type(b":goto 17\rgoto 12\r")
+        assert b"cmd 12/" in shown.read(0.7)
+        for keys in (b"goto 9:", b"\x7f", b"\r"):  # at the prompt a colon is a colon
+            shown.type(keys)
+            after = shown.read(0.7)
+        assert b"cmd 9/" in after
+        shown.type(b"\x1b")
+        time.sleep(0.3)
+        shown.read(0.5)
+        shown.type(b"q")
+        shown.read(0.5)
+        assert child.wait(timeout=10) == 0
