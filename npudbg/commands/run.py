@@ -29,7 +29,10 @@ def run_and_show(args: argparse.Namespace, *, headless: bool) -> int:
     from npudbg.commands.pipeline import run_job
 
     if "list" in args.fault:
-        return list_faults()
+        from npudbg.commands.fault_list import print_faults
+
+        print_faults()
+        return 0
     job = job_from(args)
 
     def work(progress: Progress | None, cancel: threading.Event | None) -> Judged:
@@ -43,12 +46,3 @@ def run_and_show(args: argparse.Namespace, *, headless: bool) -> int:
         plain=args.plain,
         again=("npudbg", *sys.argv[1:]),
     )
-
-
-def list_faults() -> int:
-    """Print what `--fault` takes."""
-    from npudbg.device.faults.catalogue import listing
-
-    for name, effect, seen in listing():
-        print(f"{name}\n    {effect}\n    seen as: {seen}")
-    return 0

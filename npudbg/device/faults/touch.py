@@ -24,6 +24,8 @@ TRANSFER_FAULTS = frozenset(
 )  # fmt: skip
 _WEIGHT_FAULTS = frozenset({"weight-bit-flip", "nan-weight", "corrupted-scale"})
 _INCOHERENT = frozenset({"missing-flush", "missing-invalidate", "late-writeback", "torn-line"})
+_LOADS_ONLY = frozenset({"late-dma", "duplicated-dma"})
+"""Faults of what kernels read: nothing waits for a store, and one done twice changes nothing."""
 _KERNEL_FAULTS = frozenset({"hang", "no-recovery", "deadlock"})
 _LENGTH_BITS = 16
 _SHOWN = 3
@@ -175,6 +177,8 @@ class Touch:
 
     @staticmethod
     def _meets(fault: Fault, action: Action, way: str) -> bool:
+        if fault.kind in _LOADS_ONLY and way == "store":
+            return False
         if "seq" in fault.numbers:
             return fault.int("seq", -1) == action.seq
         if fault.names.get("how") == "read-only" and way == "load":
