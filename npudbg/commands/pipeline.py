@@ -250,6 +250,8 @@ def judge_run(
             result = Simulated().run(request, writer)
             status, outputs = result.status, result.outputs
         _check_whole(whole, cancel)
+        if progress is not None:
+            progress(len(graph.nodes), len(graph.nodes), "judging the record")
         part = writer.finish(status=status)
         with Session.open(part) as session:
             judged, compared = golden.compared(

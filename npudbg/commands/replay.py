@@ -165,6 +165,8 @@ def _plain(interpreter: Interpreter) -> int:
             print("\n(quit leaves)")
             continue
         try:
+            if interpreter.rerun(text) is not None:
+                print("doing the run again; Ctrl+C stops it", flush=True)
             _print(interpreter.execute(text))
         except KeyboardInterrupt:
             print(f"interrupted; still at command {interpreter.seq}")

@@ -34,6 +34,7 @@ from npudbg.session.reader import Session
 from npudbg.session.text import safe
 
 _WORD = re.compile(r"\s*([A-Za-z!?][A-Za-z-]*)(.*)", re.DOTALL)
+_MOST_LINE = 2 * MOST_CHARS
 _MOST_SCRIPT = 1 << 20
 _MOST_NESTED = 8
 _CONTINUES = ("x", "list")
@@ -116,6 +117,8 @@ class Interpreter:
 
         None for any other line, also for one that is a mistake: :meth:`execute` tells it.
         """
+        if len(text) > _MOST_LINE:
+            return None
         try:
             verb, rest = self._split(text)
             changes = setting.asked(self.context, rest) if verb.name == "set" else None
@@ -245,8 +248,8 @@ class Interpreter:
         return self.sessions.current.number, self.context.cursor.seq
 
     def _execute(self, text: str) -> list[Line]:
-        if len(text) > 2 * MOST_CHARS:
-            raise DebuggerError(f"{len(text)} characters; a line has at most {2 * MOST_CHARS}")
+        if len(text) > _MOST_LINE:
+            raise DebuggerError(f"{len(text)} characters; a line has at most {_MOST_LINE}")
         if not text.strip():
             if not self._last:
                 return []

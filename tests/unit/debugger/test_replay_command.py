@@ -75,14 +75,15 @@ def test_commands_from_a_pipe(made):
     assert "stdin:2: what" in done.stderr
 
 
-def test_a_dumb_terminal_gets_the_plain_prompt(made):
+def at_the_prompt(path, keys):
+    """Return what a plain prompt on a terminal shows for these keys."""
     host, guest = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "npudbg", "replay", str(made.path)],
+        [sys.executable, "-m", "npudbg", "replay", str(path)],
         stdin=guest, stdout=guest, stderr=guest, env={**os.environ, "TERM": "dumb"},
     )  # fmt: skip
     os.close(guest)
-    os.write(host, b"s\n\np 1 +\nwhen\nq\n")
+    os.write(host, keys)
     shown = b""
     try:
         while part := os.read(host, 4096):
@@ -91,11 +92,28 @@ def test_a_dumb_terminal_gets_the_plain_prompt(made):
         pass
     assert process.wait(30) == 0
     os.close(host)
-    text = shown.decode()
+    return shown.decode()
+
+
+def test_a_dumb_terminal_gets_the_plain_prompt(made):
+    text = at_the_prompt(made.path, b"s\n\np 1 +\nwhen\nq\n")
     assert "(npudbg 2) " in text
     assert "expected a value" in text
     assert "command 2 of 0.." in text
     assert "\x1b" not in text
+
+
+def test_a_fork_at_the_plain_prompt(tmp_path):
+    from npudbg.commands.demo import run_case
+
+    path = run_case("clean", save=str(tmp_path / "run.npudbg")).path
+    text = at_the_prompt(path, b"goto 9\nset fault hang:node=/fc\nwhen\nset clear\nq\n")
+    again, fork, back = (text.index(words) for words in (
+        "doing the run again; Ctrl+C stops it", "session 2  fork of 1  hung", "session 1  as rec",
+    ))  # fmt: skip
+    assert again < fork < text.index("command 9 of 0..49") < back
+    assert text.count("doing the run again") == 1
+    assert path.with_name("run.fork1.npudbg").is_file()
 
 
 def test_an_empty_session(tmp_path):
