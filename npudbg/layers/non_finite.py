@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from npudbg.session.records import TensorRecord
+from npudbg.session.records import Stats
 
 
 def first_bad(array: npt.NDArray[Any]) -> list[int]:
@@ -19,10 +19,8 @@ def first_bad(array: npt.NDArray[Any]) -> list[int]:
     return [int(i) for i in np.unravel_index(int(bad.argmax()), array.shape)]
 
 
-def counts(tensor: TensorRecord) -> str:
-    """Return how many NaN, +Inf and -Inf a scanned tensor holds, in words."""
-    assert tensor.stats is not None
-    s = tensor.stats
+def counts(s: Stats) -> str:
+    """Return how many NaN, +Inf and -Inf a scan has seen, in words."""
     parts = [
         f"{n} {name}" for n, name in ((s.nan, "NaN"), (s.pos_inf, "+Inf"), (s.neg_inf, "-Inf")) if n
     ]

@@ -72,7 +72,7 @@ def _origin(
             safe(t.name, 60): _max_abs(t) for t in operands if t.stats is not None
         },
     }
-    text = f"{safe(node.label)} ({safe(node.op_type)}): {counts(tensor)} of {stats.count} elements"
+    text = f"{safe(node.label)} ({safe(node.op_type)}): {counts(stats)} of {stats.count} elements"
     if array is not None and where:
         bad = np.ascontiguousarray(array[tuple(where)])
         evidence["value"] = str(bad)
@@ -115,7 +115,8 @@ def _symptom(
     return finding(
         "O402",
         Subject(kind="tensor", name=safe(tensor.name), tensor=tensor.id),
-        f"output {safe(tensor.name)}: {counts(tensor)} of {tensor.stats.count} elements{since}",
+        f"output {safe(tensor.name)}: {counts(tensor.stats)} of {tensor.stats.count} elements"
+        f"{since}",
         evidence={
             "nan": tensor.stats.nan,
             "pos_inf": tensor.stats.pos_inf,

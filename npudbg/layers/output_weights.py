@@ -16,6 +16,7 @@ from npudbg.layers.non_finite import counts, first_bad
 from npudbg.session.dtypes import numpy_dtype
 from npudbg.session.reader import Session
 from npudbg.session.records import Finding, Subject, TensorRecord
+from npudbg.session.scan import scan
 from npudbg.session.text import safe
 
 _HARMLESS = frozenset(
@@ -45,7 +46,8 @@ def weights(case: Case) -> Iterator[Finding]:
         if stats is None or tensor.role not in ("weight", "constant"):
             continue
         if stats.nonfinite and (constants is None or constants.own_non_finite(tensor)):
-            yield _not_finite(session, tensor)
+            own = None if constants is None else constants.meant(tensor)
+            yield _not_finite(session, tensor, own)
         elif constants is not None and tensor.dtype in _LARGEST and _at_the_end(tensor):
             yield from _beyond(case, session, tensor, constants.meant(tensor))
 
@@ -98,22 +100,24 @@ def _beyond(
     )
 
 
-def _not_finite(session: Session, tensor: TensorRecord) -> Finding:
-    array = session.array(tensor)
+def _not_finite(session: Session, tensor: TensorRecord, own: npt.NDArray[Any] | None) -> Finding:
+    """Tell of NaN and Inf in the model's own value; the device's where that is not known."""
+    array = session.array(tensor) if own is None else own
     where = first_bad(array) if array is not None else []
     users = [safe(session.nodes[i].label) for i in tensor.consumers[:3] if i < len(session.nodes)]
-    assert tensor.stats is not None
+    stats = tensor.stats if own is None else scan(own)
+    assert stats is not None
     return finding(
         "I290",
         Subject(kind="tensor", name=safe(tensor.name), tensor=tensor.id),
-        f"weight {safe(tensor.name)} holds {counts(tensor)} "
+        f"weight {safe(tensor.name)} holds {counts(stats)} "
         f"(first at {where}), read by {', '.join(users) or 'no node'}",
         evidence={
-            "nan": tensor.stats.nan,
-            "inf": tensor.stats.pos_inf + tensor.stats.neg_inf,
+            "nan": stats.nan,
+            "inf": stats.pos_inf + stats.neg_inf,
             "first": where,
         },
         fix="export the model again from finite weights",
         # Masks are made of -Inf on purpose.
-        severity="error" if tensor.stats.nan or tensor.stats.pos_inf else "info",
+        severity="error" if stats.nan or stats.pos_inf else "info",
     )

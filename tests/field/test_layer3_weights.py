@@ -110,6 +110,16 @@ def test_what_is_folded_of_a_damaged_weight_is_not_damaged_itself(tmp_path):
     assert found.subject.name == "q"
 
 
+def test_a_nan_in_a_constant_that_is_infinite_itself(tmp_path):
+    """The model's -Inf (the start of a maximum) does not make the device's NaN its own."""
+    lowest = np.full((1,), -np.inf, "f4")
+    form = ([helper.make_node("Max", ["x", "w"], ["y"])], {"w": lowest})
+    result = judged(form, tmp_path, "nan-weight:tensor=w")
+    assert result.verdict.code == "T347"
+    assert [f.severity for f in of(result, "I290")] == ["info"]
+    assert not of(judged(form, tmp_path), "T347")
+
+
 def test_a_constant_that_the_user_replaces_is_not_damaged(tmp_path):
     for form in ("constant", "folded"):
         result = judged(FORMS[form], tmp_path, replace={"w": 2 * W})
