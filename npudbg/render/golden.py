@@ -146,6 +146,8 @@ def golden_line(
 
 def golden_summary(record: GoldenRecord, width: int) -> Line:
     """Return how many tensors differ, and which one is the first."""
+    if not record.compared:
+        return fit(line(("  no tensor was compared", "warn")), width)
     good: Style = "ok" if record.first < 0 else "error"
     count = f"{record.differing} of {record.compared} tensors beyond tolerance"
     return fit(line((f"  {count}", good), *_first(record)), width)

@@ -89,7 +89,7 @@ def named(key: str, item: object) -> str:
     """Return an evidence value as its key asks for: addresses in hex, sizes with their unit."""
     if isinstance(item, int) and not isinstance(item, bool) and item >= 0:
         word = str(key).lower()
-        if any(part in word for part in ("address", "addr", "issued", "pointer")):
+        if word == "page" or any(p in word for p in ("address", "addr", "issued", "pointer")):
             return address(item)
         if "remainder" in word or word == "offset":
             return f"{item:#x}" if item else "0"

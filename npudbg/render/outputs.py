@@ -20,8 +20,16 @@ _OPERANDS = 3
 
 
 def shown_tensors(session: Session) -> list[TensorRecord]:
-    """Return what layer 4 lists: results in the order in which nodes make them."""
-    made = [t for t in session.tensors if t.role in ("activation", "output") or t.producer >= 0]
+    """Return what layer 4 lists: results in the order in which nodes make them.
+
+    What a Constant node holds is a weight, not a result; it is listed if it is not finite.
+    """
+    made = [
+        t
+        for t in session.tensors
+        if t.role in ("activation", "output")
+        or (t.producer >= 0 and (t.role != "constant" or tensor_mark(t)[0] == "!"))
+    ]
     return sorted(made, key=lambda t: (t.producer if t.producer >= 0 else 1 << 40, t.id))
 
 

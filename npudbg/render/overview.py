@@ -35,13 +35,15 @@ def run_lines(session: Session, width: int) -> list[Line]:
         f"  {len(session.nodes):,} nodes, {session.n_commands:,} commands, "
         f"{numbers.cycles(session.n_cycles)}{f' = {lasts}' if lasts else ''}"
     )
-    hosted = sum(n.engine == "host" for n in session.nodes)
-    if hosted:
-        text += f", {hosted} nodes on the host"
     return [
         fit(line(("run", "title"), text, (f"  {origin}", "dim")), width),
-        fit(line((f"  status {safe(session.status, 24)}", "dim")), width),
+        fit(line((f"  status {safe(session.status, 24)}{_hosted(session)}", "dim")), width),
     ]
+
+
+def _hosted(session: Session) -> str:
+    count = sum(n.engine == "host" for n in session.nodes)
+    return f", {count} node{'s' if count > 1 else ''} on the host" if count else ""
 
 
 def _warnings(session: Session, width: int) -> list[Line]:

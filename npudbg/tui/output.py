@@ -20,7 +20,7 @@ from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
 from npudbg.tui.panes import Pane
 from npudbg.tui.selection import Selection
-from npudbg.tui.sources import Rows
+from npudbg.tui.sources import Lines, Rows
 
 if TYPE_CHECKING:
     from npudbg.session.golden import GoldenRow
@@ -71,6 +71,9 @@ class OutputPane(Pane):
         self.tensors = outputs.shown_tensors(self.session)
         self.row_of = {t.id: n for n, t in enumerate(self.tensors)}
         header.show(outputs.header(self.text_width, "t: golden" if self.record else ""))
+        if not self.tensors:
+            self.main.show(Lines([line(("no node has made a result", "dim"))]))
+            return
         self.main.show(
             Rows(
                 len(self.tensors),

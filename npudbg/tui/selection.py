@@ -150,10 +150,19 @@ def _command_of(session: Session, tensor: int | None, node: int | None) -> int |
             if loaded is not None:
                 return loaded
         if node is not None:
-            return _within(session.nodes[node].first_seq, session.n_commands)
+            first = session.nodes[node].first_seq
+            if first < 0 and _never_reached(session, node):
+                return _within(session.n_commands - 1, session.n_commands)
+            return _within(first, session.n_commands)
     except SessionError:
         return None
     return None
+
+
+def _never_reached(session: Session, node: int) -> bool:
+    """Tell whether the run stopped before a node: nothing after it was run, either."""
+    ended = session.status == "complete"
+    return not ended and all(n.first_seq < 0 for n in session.nodes[node:])
 
 
 def _dirty(tensor: Any) -> bool:

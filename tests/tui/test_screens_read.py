@@ -200,3 +200,53 @@ async def test_the_grid_shows_every_engine_and_its_cursor():
             for engine in session.meta.engines:
                 assert f"{engine:<5}" in shown
             assert "▲" in shown and "cycles shown" in shown
+
+
+async def test_a_run_that_stopped_opens_at_its_last_command_and_lists_no_weights(tmp_path):
+    """The node at fault was never reached: where the run stopped is the nearest place."""
+    from npudbg.session.commands import COMMAND, Kind, Space
+
+    writer = SessionWriter(tmp_path / "a.npudbg")
+    weight = np.ones(3, "<f4")
+    writer.add_tensor(
+        TensorRecord(
+            id=0, name="w", role="constant", shape=(3,), dtype="<f4", strides=(4,),
+            blob=writer.put_array(weight), stats=scan(weight), producer=0,
+        )
+    )  # fmt: skip
+    writer.add_node(NodeRecord(index=0, name="c", op_type="Constant", outputs=(0,)))
+    writer.add_node(
+        NodeRecord(index=1, name="ran", op_type="Neg", inputs=(0,), first_seq=0, last_seq=2)
+    )
+    writer.add_node(NodeRecord(index=2, name="lstm", op_type="LSTM", inputs=(0,)))
+    rows = np.zeros(3, COMMAND)
+    rows["seq"], rows["kind"], rows["node"], rows["tensor"] = np.arange(3), Kind.DMA_LOAD, 1, 0
+    rows["dst_space"], rows["dst"], rows["nbytes"] = Space.SRAM, 64, 12
+    writer.append_commands(rows)
+    writer.add_findings(
+        [
+            Finding(
+                code="T311", name="n", layer=3, severity="error", certainty="proven",
+                subject=Subject(kind="node", name="lstm", node=2), message="lstm failed",
+            )
+        ]
+    )  # fmt: skip
+    writer.set_verdict(Verdict(layer=3, code="T311", finding=0, summary="lstm failed"))
+    writer.set_meta(Meta(engines=("dma0",)))
+    writer.close(status="failed")
+    with Session.open(tmp_path / "a.npudbg") as session:
+        app = NpudbgApp(screen=make_screen(session))
+        async with app.run_test(size=LARGE) as pilot:
+            await settle(pilot)
+            assert app.screen.port.seq == 2
+            assert "no node has made a result" in text_of(app)
+        # A constant that was folded away is no place at which the run stopped.
+        assert resolve(session, Subject(kind="node", node=0)).seq is None
+
+
+def test_a_comparison_of_nothing_does_not_read_as_agreement():
+    from npudbg.render.golden import golden_summary
+    from npudbg.session.golden import GoldenRecord
+
+    (span, *more) = golden_summary(GoldenRecord(what="w"), 80).spans
+    assert "no tensor was compared" in span.text and span.style == "warn" and not more
