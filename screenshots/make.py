@@ -12,12 +12,15 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SMALL, LARGE = (80, 24), (160, 48)
+GOLDEN = " --golden"
 
 # Name, teaching case, size, keys pressed before the picture is taken.
 PICTURES = (
     ("grid", "fp16-overflow", LARGE, ("3",)),
     ("verdict", "fp16-overflow", SMALL, ()),
     ("trace", "misaligned-dma", SMALL, ("3", "s")),
+    ("queue", "misaligned-dma", SMALL, ("3", "t", "t", "g", "down")),
+    ("golden", f"fp16-overflow{GOLDEN}", SMALL, ("4", "t")),
     ("graph", "fp16-overflow", SMALL, ("5",)),
     ("help", "fp16-overflow", SMALL, ("question_mark",)),
 )
@@ -42,6 +45,22 @@ async def take(name: str, session: Path, size: tuple[int, int], keys: tuple[str,
     sys.stdout.write(f"screenshots/{name}.svg\n")
 
 
+def compared(name: str, save: str) -> Path:
+    """Run a teaching case, compare it with ONNX Runtime, return its session."""
+    from npudbg.commands.pipeline import Job, judge_run
+    from npudbg.commands.teaching import CASES, load
+    from npudbg.targets.loader import load_toml_text, toml_text
+
+    case = CASES[name]
+    options = {k: v() if callable(v) else v for k, v in case.options.items()}
+    job = Job(model=f"demo:{name}", save=save, golden="ort", golden_mode="both", **options)
+    text = toml_text(job.target)
+    graph, arrays = load(case)
+    target = load_toml_text(text, job.target)
+    notes = (f"teaching case: {case.title}",)
+    return judge_run(job, graph, target, arrays, target_toml=text, notes=notes).path
+
+
 def main() -> None:
     """Take all pictures."""
     from npudbg.commands.demo import run_case
@@ -52,7 +71,11 @@ def main() -> None:
         sessions: dict[str, Path] = {}
         for name, case, size, keys in PICTURES:
             if case not in sessions:
-                sessions[case] = run_case(case, save=str(Path(folder) / f"{case}.npudbg")).path
+                file = str(Path(folder) / f"{case}.npudbg")
+                plain = case.removesuffix(GOLDEN)
+                sessions[case] = (
+                    compared(plain, file) if plain != case else run_case(case, save=file).path
+                )
             asyncio.run(take(name, sessions[case], size, keys))
 
 
