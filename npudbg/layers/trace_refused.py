@@ -88,7 +88,7 @@ def _cause(case: Case, session: Session, row: Any, said: Refusal | None) -> _Cau
         return _Cause(
             f"it is {meant:#x} of {name_of(session, row)} without its bits from {kept} on",
             "write the upper half of the address too, or allocate below what the field holds",
-            {"reason": "truncated", "meant": meant, "kept_bits": kept},
+            {"reason": "truncated", "meant_address": meant, "kept_bits": kept},
         )
     beyond = mask is not None and issued >> mask
     reason = said.reason if said is not None else "beyond-mask" if beyond else "unmapped"
@@ -100,7 +100,7 @@ def _cause(case: Case, session: Session, row: Any, said: Refusal | None) -> _Cau
         )
     page = said.page_bytes if said is not None else case.target.memory.page_bytes
     start = (said.address if said is not None else issued) // page * page
-    evidence = {"reason": reason, "page": start, "page_bytes": page}
+    evidence = {"reason": reason, "page_address": start, "page_bytes": page}
     if reason == "read-only":
         return _Cause(
             f"its page {start:#x} is mapped for reading only",

@@ -90,7 +90,7 @@ def _stray(session: Session, row: Any, meant: int, kept: int) -> Finding:
         f"whose bits from {kept} on are missing",
         evidence={
             "address": address,
-            "meant": meant,
+            "meant_address": meant,
             "kept_bits": kept,
             "direction": "write" if write else "read",
             "there": [safe(t.name) for t in there],

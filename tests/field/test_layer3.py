@@ -292,7 +292,7 @@ def test_b43_each_mistake_of_a_mapping_is_told_from_the_others(tmp_path, fault, 
         assert row["kind"] == (Kind.DMA_STORE if direction == "write" else Kind.DMA_LOAD)
         assert session.n_commands == found.subject.seq + 1  # the job ends there
         if reason.startswith("unmapped"):
-            assert found.evidence["page"] == found.evidence["address"] // 64 * 64
+            assert found.evidence["page_address"] == found.evidence["address"] // 64 * 64
 
 
 def test_a_page_that_was_unmapped_early_names_who_had_reached_it(tmp_path):
@@ -301,7 +301,7 @@ def test_a_page_that_was_unmapped_early_names_who_had_reached_it(tmp_path):
     reached = found.evidence["last_reached_by"]
     assert reached < found.subject.seq
     with Session.open(judged.path) as session:
-        page = found.evidence["page"]
+        page = found.evidence["page_address"]
         mine = [
             seq
             for seq in range(found.subject.seq)
@@ -339,8 +339,9 @@ def test_without_an_iommu_a_truncated_read_brings_an_open_bus(tmp_path):
     with Session.open(judged.path) as session:
         row = session.command(found.subject.seq)
         tensor = session.tensor("block1/pw")
-        assert tensor.address <= found.evidence["meant"] < tensor.address + tensor.base_nbytes
-        assert found.evidence["address"] == found.evidence["meant"] % (1 << 20) == row["src"]
+        meant = found.evidence["meant_address"]
+        assert tensor.address <= meant < tensor.address + tensor.base_nbytes
+        assert found.evidence["address"] == meant % (1 << 20) == row["src"]
         assert set(session.payload(found.subject.seq)) == {0xFF}
 
 
