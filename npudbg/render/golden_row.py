@@ -128,7 +128,8 @@ def _channels(row: GoldenRow, width: int) -> list[Line]:
 def _channel(found: ChannelCloseness, axis: int) -> str:
     """Return a channel as the index that picks it, its figures, and whether it is constant."""
     where = f"[{':,' * axis}{found.index}]"
-    text = f"{where:>14} {short(found.max_abs):>8}{decibel(found.snr):>8}"
+    off = f"{found.lost:,} lost" if found.lost else short(found.max_abs)
+    text = f"{where:>14} {off:>8}{decibel(found.snr):>8}"
     return f"{text} const" if found.constant else text
 
 

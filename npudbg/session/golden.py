@@ -25,10 +25,12 @@ class ChannelCloseness(Record, frozen=True):
 
     Attributes:
         index: Its number.
-        max_abs: Largest ``|got - golden|`` of its elements finite in both.
-        snr: Golden signal (about its mean) to noise in dB; None without either.
-        cosine: Cosine similarity; None where a norm is 0.
+        max_abs: Largest ``|got - golden|``; infinite if any is ``lost``.
+        snr: Golden signal (about its mean) to noise in dB; None without either, or if
+            any is ``lost``.
+        cosine: Cosine similarity; None where a norm is 0, or if any is ``lost``.
         constant: It holds one value where the golden values vary.
+        lost: Elements that are NaN or Inf here and finite in the golden array.
     """
 
     index: int
@@ -36,6 +38,7 @@ class ChannelCloseness(Record, frozen=True):
     snr: float | None = None
     cosine: float | None = None
     constant: bool = False
+    lost: int = 0
 
 
 class Closeness(Record, frozen=True):

@@ -37,6 +37,7 @@ def per_channel(
         y = wide(one[first : first + step]).reshape(min(step, count - first), -1)
         x = wide(other[first : first + step]).reshape(y.shape)
         with np.errstate(all="ignore"):
+            lost = (np.isfinite(x) & ~np.isfinite(y)).sum(axis=1)
             fine = np.isfinite(x) & np.isfinite(y)
             x, y = np.where(fine, x, 0), np.where(fine, y, 0)
             error = y - x
@@ -53,7 +54,7 @@ def per_channel(
             constant = bool(flat[n]) and bool(signal[n] > 1e-6 * (np.abs(x[n]).max() or 1))
             if constant:
                 dead.append(number)
-            if not far[n]:
+            if not far[n] and not lost[n]:
                 continue
             found.append(
                 Channel(
@@ -67,9 +68,11 @@ def per_channel(
                     cosine=float(xy[n] / sqrt(xx[n]) / sqrt(yy[n]))
                     if xx[n] > 0 and yy[n] > 0
                     else None,
-                    mismatches=int(far[n]),
+                    mismatches=int(far[n]) + int(lost[n]),
                     constant=constant,
+                    lost=int(lost[n]),
                 )
             )
-    found.sort(key=lambda c: (-(c.error / c.signal if c.signal else c.error), c.index))
+    # No finite error is worse than a value that is lost.
+    found.sort(key=lambda c: (-c.lost, -(c.error / c.signal if c.signal else c.error), c.index))
     return tuple(found[:_SHOWN]), tuple(dead)

@@ -92,24 +92,28 @@ def closer(
     if axis is not None and found.max_abs:
         # Any error counts: a lost channel may lie within what large neighbours tolerate.
         channels = per_channel(got, golden, axis, Tolerance(atol=0.0, rtol=0.0))[0]
-    worst = next(iter(channels), None)
+    kept = tuple(_kept(each) for each in channels[:_KEPT])
+    worst = kept[0] if kept else None
     return msgspec.structs.replace(
         found,
         argmax_equal=argmax_equal(got, golden) if scores else None,
         channel=-1 if worst is None else worst.index,
         channel_axis=axis if worst is not None else None,
-        channel_snr=None if worst is None else worst.snr_db,
+        channel_snr=None if worst is None else worst.snr,
         channel_max_abs=0.0 if worst is None else worst.max_abs,
-        channels=tuple(
-            ChannelCloseness(
-                index=each.index,
-                max_abs=each.max_abs,
-                snr=each.snr_db,
-                cosine=each.cosine,
-                constant=each.constant,
-            )
-            for each in channels[:_KEPT]
-        ),
+        channels=kept,
+    )
+
+
+def _kept(found: Channel) -> ChannelCloseness:
+    """Return what is kept of a channel; no mean over the rest may hide a value that is lost."""
+    return ChannelCloseness(
+        index=found.index,
+        max_abs=math.inf if found.lost else found.max_abs,
+        snr=None if found.lost else found.snr_db,
+        cosine=None if found.lost else found.cosine,
+        constant=found.constant,
+        lost=found.lost,
     )
 
 

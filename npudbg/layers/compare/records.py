@@ -45,7 +45,8 @@ class Channel(Record, frozen=True):
     """One channel's metrics.
 
     ``signal`` and ``error`` are root mean squares: of the golden values about
-    their mean, and of the difference.  ``snr_db`` is None where one of them is 0.
+    their mean, and of the difference, over elements finite in both.  ``snr_db`` is None
+    where one of them is 0.  ``lost`` counts elements that are NaN or Inf and ought not to.
     """
 
     index: int
@@ -56,6 +57,7 @@ class Channel(Record, frozen=True):
     cosine: float | None
     mismatches: int
     constant: bool = False
+    lost: int = 0
 
 
 class Metrics(Record, frozen=True):

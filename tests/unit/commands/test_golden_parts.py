@@ -16,7 +16,7 @@ from npudbg.commands.golden.source import dequantized
 from npudbg.device.reference import Reference
 from npudbg.device.widened import Widened
 from npudbg.graph.loader import from_proto
-from npudbg.layers.compare.closeness import closeness
+from npudbg.layers.compare.closeness import closeness, closer
 from npudbg.layers.compare.formats import tolerance
 from npudbg.session.errors import UserError
 from npudbg.session.records import Quantization
@@ -191,3 +191,21 @@ def test_widened_does_not_round_or_overflow(kind):
     assert given_["y"].dtype == (np.int32 if kind == TensorProto.INT32 else np.float32)
     own = {k: v for _, r in Reference(half_model(kind)).run(feed) for k, v in r.items()}
     assert np.isinf(own["m"]).sum() == 2  # what the model's own type does
+
+
+def test_a_channel_that_lost_a_value_is_the_worst():
+    """Channel 1 is off by far, channel 2 holds one Inf: the Inf comes first, and hides nothing."""
+    golden = np.random.default_rng(1).standard_normal((1, 4, 5, 5)).astype("f4")
+    got = golden.copy()
+    got[0, 1] += 100
+    got[0, 2, 3, 3] = np.inf
+    found = closer(closeness(got, golden, atol=0, rtol=0), got, golden)
+    assert [c.index for c in found.channels] == [2, 1]
+    first, second = found.channels
+    assert (first.lost, first.max_abs, first.snr, first.cosine) == (1, np.inf, None, None)
+    assert (found.channel, found.channel_snr, found.channel_max_abs) == (2, None, np.inf)
+    assert second.lost == 0 and second.max_abs == pytest.approx(100, rel=1e-5)
+    # What is not finite in either is no value that was lost.
+    golden[0, 2, 3, 3] = np.nan
+    found = closer(closeness(got, golden, atol=0, rtol=0), got, golden)
+    assert [(c.index, c.lost) for c in found.channels] == [(1, 0)]
