@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from npudbg.device.faults.spec import Fault
 from npudbg.device.stopping import StoppedError
-from npudbg.session.errors import UserError
 
 if TYPE_CHECKING:
     from npudbg.device.machine import Machine
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 MISSING = "missing-device"
 LOST = "no-recovery"
 RETRIES = 3
-MOST = 1000
 
 
 def strike(machine: Machine, seq: int) -> None:
@@ -22,12 +20,11 @@ def strike(machine: Machine, seq: int) -> None:
 
     Raises:
         StoppedError: It is: the command was queued and never taken.
-        UserError: More attempts than a record should hold.
     """
     fault = machine.touch.take(MISSING)
     if fault is None:
         return
-    machine.retries = _retries(fault)
+    machine.retries = fault.int("retries", RETRIES)
     machine.issuer.never_taken(seq)
     raise StoppedError("hung", seq, -1, "nothing took the first command: no device is there")
 
@@ -39,11 +36,8 @@ def lose(machine: Machine, fault: Fault, first: int) -> None:
         machine: The device.
         fault: What was asked for.
         first: First command of the job.
-
-    Raises:
-        UserError: More attempts than a record should hold.
     """
-    machine.retries, machine.resubmitted = _retries(fault), first
+    machine.retries, machine.resubmitted = fault.int("retries", RETRIES), first
 
 
 def wait_in_vain(machine: Machine, cycles: int) -> None:
@@ -53,10 +47,3 @@ def wait_in_vain(machine: Machine, cycles: int) -> None:
         if machine.resubmitted >= 0:
             machine.issuer.again(machine.resubmitted)
         machine.host.never_told(cycles)
-
-
-def _retries(fault: Fault) -> int:
-    retries = fault.int("retries", RETRIES)
-    if retries > MOST:
-        raise UserError(f"--fault {fault.kind}: retries={retries} is too many; at most {MOST}")
-    return retries

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 import pytest
 
@@ -9,6 +11,8 @@ from npudbg.cli import main
 from npudbg.commands.pipeline import Job, judge_run
 from npudbg.commands.teaching import CASES, load
 from npudbg.device.faults.catalogue import KEYS, KINDS
+from npudbg.device.faults.spec import parse
+from npudbg.session.errors import UserError
 from npudbg.targets import loader as targets
 from npudbg.targets.profile import Memory
 
@@ -50,6 +54,44 @@ def test_each_example_happens_and_is_found(kind, tmp_path):
     judged = judge_run(job, graph, board(kind), arrays)
     found = {f.code for f in judged.findings if f.severity in ("error", "warning")}
     assert found & set(KINDS[kind].found.split()), (fault, sorted(found))
+
+
+def given(kind, key, value):
+    """Return the example of a kind with one key set."""
+    spec = KINDS[kind].example.replace("NAME", NAMES.get(kind, "block1/pw"))
+    rest = [p for p in spec.partition(":")[2].split(",") if p and not p.startswith(f"{key}=")]
+    return f"{kind}:{','.join([*rest, f'{key}={value}'])}"
+
+
+NUMBERS = [
+    (kind.name, key)
+    for kind in KINDS.values()
+    for key in (*kind.needs, *kind.takes)
+    if key not in ("tensor", "node", "way", "space", "how")
+]
+
+
+@pytest.mark.parametrize(("kind", "key"), NUMBERS)
+@pytest.mark.parametrize("value", ["-1", str(1 << 63), str(1 << 100), "nan", "inf"])
+def test_numbers_that_cannot_be_are_one_line(kind, key, value):
+    if (kind, key) == ("corrupted-scale", "factor") and value.isdigit():
+        pytest.skip("a damaged scale may be any finite number")
+    with pytest.raises(UserError, match=key):
+        parse(given(kind, key, value))
+
+
+@pytest.mark.parametrize(("kind", "key"), NUMBERS)
+def test_the_largest_number_of_each_key_runs_or_is_refused(kind, key, tmp_path):
+    most = {"bits": 64, "retries": 20, "factor": 1e6}.get(key, 1 << 62)
+    graph, arrays = load(CASES["clean"])
+    job = Job(
+        model="clean",
+        faults=(given(kind, key, most),),
+        save=str(tmp_path / "s.npudbg"),
+        host_addresses={"image": 0x2000_0020} if kind == "torn-line" else {},
+    )
+    with contextlib.suppress(UserError):
+        judge_run(job, graph, board(kind), arrays)
 
 
 def test_every_key_is_explained_and_used():

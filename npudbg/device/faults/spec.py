@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +13,10 @@ from npudbg.session.text import safe
 
 _NAMES = frozenset({"tensor", "node", "way", "space", "how"})
 _FLOATS = frozenset({"factor"})
+_MOST = {"bits": 64, "retries": 1000}
+_MOST_WHOLE = 1 << 62
+_MOST_FACTOR = {"bank-conflict": 1e6, "clock-drop": 1e6}
+"""How many times as long; a damaged scale may be any finite factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +68,9 @@ def parse(spec: str) -> Fault:
             numbers[key] = float(value) if key in _FLOATS else int(value, 0)
         except ValueError:
             raise UserError(f"{where}: {key}={safe(value, 30)} is not a number") from None
-        if numbers[key] < 0 or numbers[key] != numbers[key]:
-            raise UserError(f"{where}: {key} must not be negative")
+        most = _most(kind.name, key)
+        if not 0 <= numbers[key] <= most:
+            raise UserError(f"{where}: {key} must be from 0 to {most:g}")
     missing = [k for k in kind.needs if k not in names and k not in numbers]
     if missing:
         raise UserError(f"{where}: {missing[0]}=… is missing")
@@ -77,6 +83,12 @@ def parse(spec: str) -> Fault:
     if names.get("how") == "read-only" and names.get("way", "store") != "store":
         raise UserError(f"{where}: a mapping for reading refuses stores only")
     return Fault(kind.name, names, numbers)
+
+
+def _most(kind: str, key: str) -> float:
+    if key in _FLOATS:
+        return _MOST_FACTOR.get(kind, sys.float_info.max)
+    return _MOST.get(key, _MOST_WHOLE)
 
 
 def _split(text: str) -> list[str]:

@@ -256,7 +256,8 @@ def corrupt_weight(fault: Fault, array: np.ndarray[tuple[int, ...], np.dtype[np.
         return
     if fault.kind == "corrupted-scale":
         factor = fault.numbers.get("factor", 16.0)
-        flat[...] = (flat.astype(np.float64) * factor).astype(flat.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            flat[...] = (flat.astype(np.float64) * factor).astype(flat.dtype)
         return
     raw = flat.view(np.uint8)
     bit = fault.int("bit", 8 * flat.dtype.itemsize - 2)
