@@ -59,9 +59,12 @@ def check_mask(machine: Machine, actions: Sequence[Action], node: int) -> None:
     if machine.iommu.beyond_mask(0, machine.ddr_end) is None:
         return
     for action in actions:
-        refused = None if action.kind == Kind.KERNEL else issue(machine, action, None)[1]
-        if refused is not None:
-            refuse(machine, refused, node)
+        if action.kind == Kind.KERNEL:
+            continue
+        first = machine.iommu.beyond_mask(*_range(machine, action))
+        if first is not None:
+            page = machine.iommu.page_bytes
+            refuse(machine, Refusal(action.seq, first, "beyond-mask", page), node)
 
 
 def refuse(machine: Machine, refused: Refusal, node: int) -> NoReturn:

@@ -32,7 +32,7 @@ class Residency:
 
     Attributes:
         values: By name in the graph.
-        iommu: Which addresses the device may use.
+        iommu: Which addresses the device may use; kept up in a touched run only.
         ddr: Contents of DDR with what was left behind; kept up in a touched run only.
     """
 
@@ -98,7 +98,8 @@ class Residency:
         else:
             nbytes = value.array.nbytes
             value.allocation = Allocation(self.map.take(nbytes), nbytes)
-            self.iommu.map(value.address, nbytes)
+            if self._touch.active:
+                self.iommu.map(value.address, nbytes)
             if value.static:
                 self.settle(value)
         value.allocation.users += 1
@@ -129,7 +130,8 @@ class Residency:
                 value.allocation.users -= 1
                 if value.allocation.users == 0 and not value.static:
                     self.map.give(value.allocation.address)
-                    self.iommu.unmap(value.allocation.address, value.allocation.nbytes)
+                    if self._touch.active:
+                        self.iommu.unmap(value.allocation.address, value.allocation.nbytes)
 
     def model_value(self, value: Value) -> Any:
         """Return a value in the type that the model declares."""

@@ -21,6 +21,8 @@ PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _MAX_ADDRESS = 1 << 64
+_LEAST_PAGE = 64
+"""Bytes; a page table of smaller ones would outgrow what it maps."""
 _MAX_COUNT = 1 << 20
 
 Check = Callable[[Any], str]
@@ -149,6 +151,12 @@ def _power_of_two(value: int) -> str:
     return "a power of two of at least 1"
 
 
+def _page(value: int) -> str:
+    if value >= _LEAST_PAGE and not _power_of_two(value):
+        return ""
+    return f"a power of two of at least {_LEAST_PAGE}"
+
+
 def _within(low: float, high: float, text: str) -> Check:
     def check(value: float) -> str:
         return "" if math.isfinite(value) and low <= value <= high else text
@@ -204,7 +212,7 @@ _CHECKS: dict[str, Check] = {
     "memory.bank_conflict_cycles": _CYCLES,
     "memory.ddr_base": _ADDRESS,
     "memory.ddr_bytes": _SIZE,
-    "memory.page_bytes": _power_of_two,
+    "memory.page_bytes": _page,
     "dma.base_alignment": _power_of_two,
     "dma.length_alignment": _power_of_two,
     "dma.length_bits": _BITS,

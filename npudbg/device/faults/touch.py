@@ -57,6 +57,7 @@ class Touch:
     Attributes:
         injections: Bytes by command.
         waiting: Injections that have not struck yet.
+        active: Whether anything touches the run (it is then executed byte by byte).
         faults: Faults that have not acted yet.
         replays: Transfers that will be done once more: SRAM address and bytes.
         silent: What came into memory though no command wrote it.
@@ -69,10 +70,13 @@ class Touch:
     silent: list[Silent] = field(default_factory=list)
     unmet: Fault | None = None
     waiting: list[Injection] = field(init=False)
+    active: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Let every injection wait for its command."""
         self.waiting = list(self.injections)
+        # For the whole run: memory that a fault has touched stays so when the fault is gone.
+        self.active = bool(self.injections or self.faults)
 
     @classmethod
     def plan(
@@ -119,11 +123,6 @@ class Touch:
                 continue
             rest.append(fault)
         return cls(tuple(pokes), rest)
-
-    @property
-    def active(self) -> bool:
-        """Whether anything touches the run (it is then executed byte by byte)."""
-        return bool(self.injections or self.faults or self.replays)
 
     def due(self, low: int, high: int) -> list[Injection]:
         """Take out the injections that wait for commands ``low`` to ``high``, in their order."""
