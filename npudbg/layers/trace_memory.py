@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from npudbg.layers.case import Case
 from npudbg.layers.findings import finding, rule
+from npudbg.layers.trace_rows import OWN_POKE, poked_by_hand
 from npudbg.layers.trace_stray import strays
 from npudbg.session.commands import Kind, Space, kind_name
 from npudbg.session.reader import Session
@@ -90,6 +91,10 @@ def _changed(
         "address": address, "bytes": len(wrong), "bits": bits, "before": before, "after": after,
         "written_by": by, "read_by": seq,
     }  # fmt: skip
+    poked = poked_by_hand(session, "ddr", address, seq)
+    if poked is not None:
+        evidence["set_after"] = poked
+    how = f"; they were set after command {poked}" if poked is not None else ""
     count = "1 byte" if len(wrong) == 1 else f"{len(wrong)} bytes"
     return finding(
         "T348",
@@ -99,9 +104,11 @@ def _changed(
         ),
         f"{name} changed in device memory after {since}: {count} from ddr {address:#x} on "
         f"({before:#04x} to {after:#04x}{', one bit' if bits == 1 else ''}), "
-        f"read by command {seq} ({reader})",
+        f"read by command {seq} ({reader}){how}",
         evidence=evidence,
-        fix=f"`watch {address:#x}` and `reverse-continue` in a replay stop where it changed; "
+        fix=OWN_POKE
+        if poked is not None
+        else f"`watch {address:#x}` and `reverse-continue` in a replay stop where it changed; "
         "look for another master that writes there, or test the memory",
         origin="simulated",
         related=(Subject(kind="command", name=name, seq=by),) if by >= 0 else (),

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npudbg.layers.findings import finding
+from npudbg.layers.trace_rows import OWN_POKE, poked_by_hand
 from npudbg.session.commands import Kind, Space, kind_name
 from npudbg.session.memory.writes import Writes
 from npudbg.session.memory.written import Written
@@ -62,8 +63,12 @@ def _changed(session: Session, row: Any, read: Any, meant: Bytes, got: Bytes) ->
     )
     # In a flag or an index one bit can be all that a replay changes.
     replay = bits > 1 or (bits == 1 and got.size <= _INDEX)
-    twin = _replayed(session, address, got, wrong, by) if replay else None
-    if twin is not None:
+    poked = poked_by_hand(session, "sram", at, seq)
+    twin = _replayed(session, address, got, wrong, by) if replay and poked is None else None
+    if poked is not None:
+        evidence.update(how="set", after=poked)
+        text += f": they were set after command {poked}"
+    elif twin is not None:
         evidence.update(how="replayed", replayed=twin)
         text += f": they are those of command {twin}, which was done once more"
     elif bits == 1:
@@ -77,7 +82,8 @@ def _changed(session: Session, row: Any, read: Any, meant: Bytes, got: Bytes) ->
     related = (Subject(kind="command", name=name, seq=evidence.get("replayed", by)),)
     return finding(
         "T344", subject, text, evidence=evidence, origin="simulated", related=related,
-        fix="a failing cell stays at its address when the job is run again; a replay moves",
+        fix=OWN_POKE if poked is not None
+        else "a failing cell stays at its address when the job is run again; a replay moves",
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from npudbg.device.emit import span
+from npudbg.session import rerun
 from npudbg.session.commands import MAX_BOX_RANK, Kind
 from npudbg.session.dtypes import numpy_dtype
 from npudbg.session.reader import Session
@@ -71,3 +72,29 @@ def lost_bits(address: int, meant: int) -> int | None:
     lost = meant ^ address
     kept = (lost & -lost).bit_length() - 1
     return kept if lost and meant & ((1 << kept) - 1) == address else None
+
+
+def poked_by_hand(session: Session, space: str, address: int, before: int) -> int | None:
+    """Return the command after which the user had an address changed, if it was the user.
+
+    Args:
+        session: The run.
+        space: ``sram`` or ``ddr``.
+        address: The byte.
+        before: The command that found it changed.
+    """
+    way = rerun.read(session)
+    return max(
+        (
+            p.after
+            for p in (way.pokes if way is not None else ())
+            if p.space == space and p.after < before and 0 <= address - p.address < len(p.data)
+        ),
+        default=None,
+    )
+
+
+OWN_POKE = (
+    "these bytes were set for this run: `set clear` in the debugger goes back to the one without"
+)
+"""What mends memory that the user changed."""

@@ -139,6 +139,7 @@ def test_a_nan_in_sram_is_found_in_the_fork(clean: Session, tmp_path: Path) -> N
         codes = [f.code for f in session.findings if f.severity == "error"]
         assert codes == ["T344", "O401", "O402"]
         assert session.verdict.code == "T344"
+        assert f"they were set after command {int(load['seq'])}" in session.verdict.summary
         # The mean of channel 0 alone is NaN, and so is that channel alone: 20 x 20.
         values = session.array(session.tensor("stem/act"))
         assert np.isnan(values[0, 0]).all() and not np.isnan(values[0, 1:]).any()
@@ -232,6 +233,8 @@ def test_what_moved_is_kept_where_ddr_was_changed_behind_the_record(tmp_path: Pa
             np.testing.assert_array_equal(
                 other.array(other.tensor("tokens@ddr")), session.array(staged)
             )
+            (found,) = [f for f in other.findings if f.code == "T348"]
+            assert found.evidence["set_after"] == 1 and "set clear" in found.fix
             load = int(load_of(other, "tokens@ddr")["seq"])
             assert other.payload(load)[:4] == NAN
 
