@@ -53,7 +53,7 @@ def command_line(
     """
     seq, node = int(row["seq"]), node_of(session, row)
     mark, style = _STATUS.get(int(row["status"]), ("?", "warn"))
-    cost = f"{int(row['end']) - int(row['start']):,}"
+    cost = _cost(int(row["end"]) - int(row["start"]))
     seq_width, cycle_width = _columns(session)
     room = max(width - 20 - seq_width - cycle_width, 8)
     subject = Subject(
@@ -71,7 +71,7 @@ def command_line(
             (f"{int(row['start']):>{cycle_width}} ", "dim"),
             (left(engine_name(session, row), 5) + " ", ""),
             (left(what(session, row, room), room), "current" if current else ""),
-            (f"{cut(cost, 8):>8} ", "number"),
+            (f"{cost:>8} ", "number"),
             (mark, style),
             subject=subject,
         ),
@@ -199,6 +199,18 @@ def origin_of(session: Session) -> str:
 
 def _role(row: Any) -> str:
     return "makes " if int(row["kind"]) in (Kind.KERNEL, Kind.HOST) else "moves "
+
+
+def _cost(cycles: int) -> str:
+    """Return cycles in at most eight columns; never cut, which would read as less."""
+    if len(f"{cycles:,}") <= 8:
+        return f"{cycles:,}"
+    if len(str(cycles)) <= 8:
+        return str(cycles)
+    return next(
+        (text for scale, unit in ((6, "M"), (9, "G"), (12, "T"))
+         if len(text := f"{cycles / 10**scale:,.1f}{unit}") <= 8), f"{cycles:.1e}"
+    )  # fmt: skip
 
 
 def _columns(session: Session) -> tuple[int, int]:

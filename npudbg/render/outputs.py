@@ -67,7 +67,8 @@ def tensor_line(tensor: TensorRecord, width: int) -> Line:
     stats = tensor.stats
     if stats is None:
         # A value that is not an array (a sequence, a map) has a short text instead.
-        tail = (f" {safe(tensor.value or 'not scanned', 44)}", "dim")
+        none = "no values were kept" if tensor.blob is None else "not scanned"
+        tail = (f" {safe(tensor.value or none, 44)}", "dim")
         spans: list[Any] = [tail]
     else:
         inf = stats.pos_inf + stats.neg_inf

@@ -307,7 +307,7 @@ class DebuggerScreen(ConsoleScreen):
     def action_values(self) -> None:
         """Values or characters beside the bytes."""
         trace = self.query_one(TracePane)
-        trace.as_values = not trace.as_values
+        trace.dump.as_values = not trace.dump.as_values
         trace.show_memory()
 
     # -- debugging -----------------------------------------------------------------------

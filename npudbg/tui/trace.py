@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from textual.containers import Container, Vertical
 from textual.css.query import NoMatches
 
-from npudbg.render import commands, memory, timeline
+from npudbg.render import commands
 from npudbg.render.transfer import transfer_detail
-from npudbg.session.commands import space_name
-from npudbg.session.dtypes import numpy_dtype
-from npudbg.session.errors import UserError
 from npudbg.session.lines import line
-from npudbg.session.text import safe
+from npudbg.tui.chart import EngineChart
 from npudbg.tui.linebar import LineBar
 from npudbg.tui.lineview import LineView
+from npudbg.tui.memory import MemoryDump
 from npudbg.tui.panes import Pane
 from npudbg.tui.queue import QueueView
-from npudbg.tui.selection import Selection, of_command, tensor_at
+from npudbg.tui.selection import Selection, of_command
 from npudbg.tui.sources import Commands
 
 if TYPE_CHECKING:
@@ -29,10 +25,6 @@ if TYPE_CHECKING:
     from npudbg.targets.profile import Target
     from npudbg.tui.port import Port
 
-_MEMORY_ROWS = 16
-_AROUND = 24
-_SEARCHED = 1 << 20
-_KNOWN = 8
 WIDE = 120
 """Columns from which a command is shown in full beside the list."""
 
@@ -56,11 +48,9 @@ class TracePane(Pane):
         super().__init__(session, id=id)
         self.port, self.target = port, target
         self.selection = Selection()
-        self.as_values = True
-        self.span = 0
         self.commands = Commands(session)
-        self._chart: tuple[tuple[int, int, int], timeline.Busy] | None = None
-        self._known: dict[tuple[int, int, int, int], Any] = {}
+        self.dump = MemoryDump(session, port)
+        self.chart = EngineChart(session, port)
 
     def compose(self):
         """Commands, memory, timeline."""
@@ -175,39 +165,9 @@ class TracePane(Pane):
         chosen = self.selection
         if not view.display or not self.session.n_commands:
             return
-        if chosen.address is None:
-            bar.show(line((" memory ", "title"), ("nothing selected has an address", "dim")))
-            view.show_lines([])
-            return
         width = max(view.scrollable_content_region.width, 40)
-        dtype = self._dtype()
-        count = memory.bytes_per_row(width, dtype)
-        try:
-            start = self._start(chosen.address, count)
-            data, written, writers = self._memory(chosen.space, start, count * _MEMORY_ROWS)
-        except (UserError, ValueError, OverflowError) as error:
-            bar.show(line((" memory ", "title"), (safe(error, 200), "error")))
-            view.show_lines([])
-            return
-        seq = self.port.seq
-        space = space_name(chosen.space)
-        lines = memory.hexdump(
-            start, data, width, written=written, changed=[w == seq for w in writers],
-            dtype=dtype, space=space,
-        )  # fmt: skip
-        newest = max((w for w in writers if w >= 0), default=-1)
-        names = {}
-        if newest >= 0:
-            row = self.session.command(newest)
-            names[newest] = commands.what(self.session, row, 40).split("→")[0].strip()
-        bar.show(
-            line(
-                (" memory ", "title"),
-                (f"{space} as after command {seq}", ""),
-                (" simulated  " if self.port.simulated else "  ", "dim"),
-                *memory.writer_line(writers, written, names, 200).spans,
-            )
-        )
+        title, lines = self.dump.lines(chosen, width)
+        bar.show(title)
         view.show_lines(lines, index=0)
 
     def show_timeline(self) -> None:
@@ -219,20 +179,19 @@ class TracePane(Pane):
             return
         if not view.display or not self.session.n_commands:
             return
-        width = max(view.scrollable_content_region.width, 40)
-        low, high, cycle = self._cycles()
-        bar.show(line((" engines ", "title"), f"cycles {low:,}..{high:,} ", ("+ - zoom", "dim")))
-        key = (low, high, timeline.columns_of(width))
-        if self._chart is None or self._chart[0] != key:
-            self._chart = key, timeline.busy(self.session, *key)
-        lines = timeline.timeline(self.session, low, high, width, cycle=cycle, chart=self._chart[1])
+        title, lines = self.chart.lines(max(view.scrollable_content_region.width, 40))
+        bar.show(title)
         view.show_lines(lines, index=0)
 
     def scale(self, factor: float) -> None:
         """Show more or fewer cycles."""
-        low, high, _ = self._cycles()
-        self.span = int(min(max((high - low) * factor, 64), max(self.session.n_cycles, 64)))
+        self.chart.scale(factor)
         self.show_timeline()
+
+    def writer(self) -> int | None:
+        """Return the newest command that wrote the bytes shown."""
+        view = self.query_one("#trace-memory", LineView)
+        return self.dump.writer(self.selection, max(view.scrollable_content_region.width, 40))
 
     def turn(self, grid: bool) -> None:
         """Show the next view: memory, engines, DMA queue; commands or queue in the grid."""
@@ -261,6 +220,8 @@ class TracePane(Pane):
         if event.view is self.queue.list:
             event.stop()
             self.show_queue(False)
+            if self.has_class("-timeline"):
+                self._switch_lower()
             if event.subject is not None:
                 self.screen.select(event.subject)
 
@@ -268,74 +229,3 @@ class TracePane(Pane):
         self.toggle_class("-memory")
         self.toggle_class("-timeline")
         self.call_after_refresh(self.fill)
-
-    def writer(self) -> int | None:
-        """Return the newest command that wrote the bytes shown."""
-        chosen = self.selection
-        if chosen.address is None:
-            return None
-        view = self.query_one("#trace-memory", LineView)
-        count = memory.bytes_per_row(max(view.scrollable_content_region.width, 40), self._dtype())
-        try:
-            start = self._start(chosen.address, count)
-            _, _, writers = self._memory(chosen.space, start, count * _MEMORY_ROWS)
-        except (UserError, ValueError, OverflowError):
-            return None
-        return max((int(w) for w in writers if w >= 0), default=None)
-
-    def _memory(
-        self, space: int, address: int, nbytes: int
-    ) -> tuple[bytes, Sequence[bool], Sequence[int]]:
-        """Return memory at the cursor; asked again for the same, it is not fetched again."""
-        key = (self.port.seq, space, address, nbytes)
-        if key not in self._known:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[key] = self.port.memory(space, address, nbytes)
-        return self._known[key]
-
-    def _dtype(self) -> str | None:
-        tensor = tensor_at(self.session, self.selection) if self.as_values else None
-        if tensor is None:
-            return None
-        name = tensor.dtype
-        plain = name.lstrip("<>|=")
-        return name if plain[:1] in ("f", "i", "u", "b") else None
-
-    def _start(self, address: int, count: int) -> int:
-        """Return where the dump begins: a row before the first NaN or Inf written, if any."""
-        bad = self._first_bad()
-        if bad is not None:
-            return max(bad - bad % count - count, address - address % count)
-        return max(address - address % count, 0)
-
-    def _first_bad(self) -> int | None:
-        chosen = self.selection
-        if chosen.tensor is None or chosen.seq is None or chosen.seq != self.port.seq:
-            return None
-        tensor = self.session.tensors[chosen.tensor]
-        row = self.session.command(chosen.seq)
-        bad = tensor.stats is not None and tensor.stats.nonfinite
-        if not bad or int(row["dst"]) != chosen.address or int(row["tensor"]) != tensor.id:
-            return None
-        data, _, _ = self._memory(chosen.space, int(row["dst"]), min(int(row["nbytes"]), _SEARCHED))
-        element = numpy_dtype(tensor.dtype)
-        values = np.frombuffer(data, element, len(data) // element.itemsize)
-        if values.dtype.kind == "V":
-            values = values.astype(np.float32)
-        if values.dtype.kind != "f":
-            return None
-        hits = np.flatnonzero(~np.isfinite(values))
-        return int(row["dst"]) + int(hits[0]) * element.itemsize if len(hits) else None
-
-    def _cycles(self) -> tuple[int, int, int]:
-        row = self.session.command(min(self.port.seq, self.session.n_commands - 1))
-        cycle = int(row["start"])
-        whole = max(self.session.n_cycles, 1)
-        if not self.span:
-            cost = max(int(row["end"]) - cycle, 16)
-            self.span = min(cost * _AROUND, whole)
-        # The window moves by halves, so that a step does not redraw all of it.
-        half = max(self.span // 2, 1)
-        low = max((cycle // half) * half - half // 2, 0)
-        return low, low + self.span, cycle

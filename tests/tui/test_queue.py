@@ -109,8 +109,7 @@ async def test_enter_goes_to_the_command_and_its_memory(session, size):
         assert app.screen.port.seq == seq
         assert trace.main.id == "trace-commands" and trace.main.has_focus
         assert trace.main.index == seq
-        if size == LARGE:
-            assert f"memory sram as after command {seq}" in " ".join(text_of(app).split())
+        assert f"memory sram as after command {seq}" in " ".join(text_of(app).split())
 
 
 async def test_t_turns_memory_engines_queue_and_back(session):

@@ -151,3 +151,15 @@ def test_render_and_the_tui_entry_load_no_terminal_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_cycles_of_a_command_are_never_cut():
+    from npudbg.render.commands import _cost
+
+    said = {
+        0: "0", 999_999: "999,999", 1_000_000: "1000000", 24_000_000: "24000000",
+        123_456_789: "123.5M", 10**12: "1,000.0G", 2**62: "4.6e+18",
+    }  # fmt: skip
+    for cycles, text in said.items():
+        assert _cost(cycles) == text
+        assert len(text) <= 8
