@@ -80,6 +80,10 @@ class Arithmetic:
             self._note(node, sums, results[0], register)
         return [sums.result.astype(results[0].dtype), *results[1:]], kinds
 
+    def forget(self, node: Node) -> None:
+        """A node is computed in another way: what was noted of it does not hold."""
+        self.noted = [w for w in self.noted if w.node != node.index]
+
     def _in_half(self, node: Node, feeds: Mapping[str, Any], results: list[Any]) -> bool:
         """Whether the node adds up, and everything it multiplies and gives is fp16."""
         if node.domain not in ("", "ai.onnx") or not has_sums(node.op_type):

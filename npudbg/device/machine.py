@@ -252,7 +252,8 @@ class Machine:
         operands = [self.memory.value(n) if n else None for n in node.inputs]
         captured = {n: self.memory.value(n) for n in node.captured}
         try:
-            results, kinds = self._call(node, operands, captured)
+            device = self.mapper.allowed(node)
+            results, kinds = self._call(node, operands, captured, device=device)
         except NodeError as error:
             self.log.node(node, status="failed", note=str(error))
             raise _NodeFailedError(node, str(error)) from None
@@ -277,7 +278,12 @@ class Machine:
         return data
 
     def _call(
-        self, node: Node, operands: Sequence[Value | None], captured: Mapping[str, Value]
+        self,
+        node: Node,
+        operands: Sequence[Value | None],
+        captured: Mapping[str, Value],
+        *,
+        device: bool,
     ) -> tuple[list[Any], list[str]]:
         feeds: dict[str, Any] = {}
         types: dict[str, Any] = {}
@@ -288,7 +294,6 @@ class Machine:
             proto = folding.declared_type(value, self.graph)
             if proto is not None:
                 types[name] = proto
-        device = self.mapper.allowed(node)
         return self.arithmetic.run(node, feeds, types, device=device, note=True)
 
     def _run_on_device(self, nodes: Sequence[Node]) -> None:
@@ -426,7 +431,22 @@ class Machine:
         )
         self.log.end_group([node], "view", "-")
 
+    def _sum_on_host(self, node: Node) -> None:
+        """The host sums in its own way what the device could have summed, but does not."""
+        if self.numerics.register is None or not self.mapper.allowed(node):
+            return
+        operands = [self.memory.value(n) if n else None for n in node.inputs]
+        captured = {n: self.memory.value(n) for n in node.captured}
+        results, _ = self._call(node, operands, captured, device=False)
+        self.arithmetic.forget(node)
+        for name, data in zip(node.outputs, results, strict=True):
+            if name and self.values[name].is_tensor:
+                stored = self.numerics.store(self._replaced(name, data), name=name)
+                self.values[name].data = stored.array
+                self.values[name].quantization = stored.quantization
+
     def _run_on_host(self, node: Node, why: str = "") -> None:
+        self._sum_on_host(node)
         reads = [self.memory.value(n) for n in node.reads]
         writes = [self.values[n] for n in node.writes]
         for value in writes:

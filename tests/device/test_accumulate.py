@@ -234,6 +234,22 @@ def test_a_stalled_sum_is_found_and_survives_a_fork(tmp_path):
     assert not [f for f in wide.findings if f.code in ("O407", "O408")]
 
 
+def test_what_does_not_fit_the_device_is_summed_by_the_host(tmp_path):
+    """4096 halves need 8 KiB; the device's accumulator has no say where it has only 4."""
+    node = helper.make_node("ReduceSum", ["x"], ["y"], name="total", axes=[1])
+    path = saved(tmp_path, node, [1, 4096], [1, 1])
+    small = 'name = "small"\ntitle = "small"\n[memory]\nsram_bytes = 4096\n'
+    (tmp_path / "small.toml").write_text(small)
+    x, kept = np.ones((1, 4096), np.float32), tmp_path / "s.npudbg"
+    found = judged(
+        tmp_path, path, x, accumulate="fp16", target=str(tmp_path / "small.toml"), save=str(kept)
+    )
+    with Session.open(kept) as session:
+        assert session.nodes[0].engine == "host" and "does not fit" in session.nodes[0].note
+    assert found.outputs["y"].item() == 4096
+    assert not [f for f in found.findings if f.code in ("O407", "O408")]
+
+
 def test_a_mean_whose_sum_overflows_is_found(tmp_path):
     node = helper.make_node("GlobalAveragePool", ["x"], ["y"], name="pool")
     path = saved(tmp_path, node, [1, 2, 32, 32], [1, 2, 1, 1])
