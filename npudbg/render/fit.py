@@ -112,6 +112,21 @@ def wrapped(text: str, width: int, style: Style = "", *, lead: str = "") -> list
     ]
 
 
+def within(each: Line, width: int) -> list[Line]:
+    """Return a line as it is where it fits; else wrapped below the end of its first words."""
+    if cells(each.text) <= width or not each.spans:
+        return [each]
+    head, *rest = each.spans
+    if not rest:
+        head, rest = Span("  "), [head]
+    grave = [span.style for span in rest if span.style in ("error", "warn")]
+    lead = head.text if head.text.endswith(" ") else f"{head.text} "
+    text = "".join(span.text for span in rest)
+    first, *more = wrapped(text.strip(), width, grave[0] if grave else "", lead=lead)
+    first = Line((Span(lead, head.style), *first.spans[1:]))
+    return [Line(row.spans, each.subject) for row in (first, *more)]
+
+
 def _head(word: str, width: int) -> str:
     size = 0
     for count, char in enumerate(word):

@@ -8,7 +8,7 @@ from typing import Any
 from npudbg.device.descriptors import descriptor_of
 from npudbg.render import numbers
 from npudbg.render.commands import command_detail
-from npudbg.render.fit import cells, wrapped
+from npudbg.render.fit import within
 from npudbg.session.commands import Space, space_name
 from npudbg.session.lines import Line, Span, line
 from npudbg.session.reader import Session
@@ -38,7 +38,7 @@ def transfer_detail(
     if short:
         detail = [each for each in detail if not each.text.lstrip().startswith(("reads", "node"))]
     lines = [*detail, *descriptor, *alignment_lines(session, row, target)]
-    return [part for each in lines for part in _within(each, width)]
+    return [part for each in lines for part in within(each, width)]
 
 
 def alignment_lines(session: Session, row: Any, target: Target | None) -> list[Line]:
@@ -78,18 +78,3 @@ def _multiple(value: int, step: int) -> list[Span]:
     if not rest:
         return [Span(f"a multiple of {want} ✓", "ok")]
     return [Span(f"! {rest:#x} past a multiple of {want}", "error")]
-
-
-def _within(each: Line, width: int) -> list[Line]:
-    """Return a line as it is where it fits; else wrapped below the end of its first words."""
-    if cells(each.text) <= width or not each.spans:
-        return [each]
-    head, *rest = each.spans
-    if not rest:
-        head, rest = Span("  "), [head]
-    grave = [span.style for span in rest if span.style in ("error", "warn")]
-    lead = head.text if head.text.endswith(" ") else f"{head.text} "
-    text = "".join(span.text for span in rest)
-    first, *more = wrapped(text.strip(), width, grave[0] if grave else "", lead=lead)
-    first = Line((Span(lead, head.style), *first.spans[1:]))
-    return [Line(row.spans, each.subject) for row in (first, *more)]

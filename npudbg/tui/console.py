@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from npudbg.render.fit import cells, within
 from npudbg.session.lines import Line, line
 from npudbg.session.text import safe
 from npudbg.tui.linebar import LineBar
@@ -35,7 +36,7 @@ class ConsoleScreen(RerunScreen):
         self.query_one("#keys", LineBar).show(text)
 
     def tell(self, lines: list[Line], said: str = "", *, quiet: bool = False) -> None:
-        """Print what a command said; more than one line opens the console.
+        """Print what a command said; more than one line, or a long one, opens the console.
 
         Args:
             lines: What it said.
@@ -46,9 +47,10 @@ class ConsoleScreen(RerunScreen):
         self.printed += lines
         del self.printed[:-_MOST_LINES]
         self._fill_console()
-        if len(lines) > 1 and not quiet:
+        long = len(lines) > 1 or any(cells(each.text) >= self.size.width for each in lines)
+        if long and not quiet:
             self.query_one("#console-box").add_class("-open")
-        elif lines:
+        if lines and (quiet or len(lines) == 1):
             self.say(Line((line(" ").spans[0], *lines[0].spans)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -104,4 +106,6 @@ class ConsoleScreen(RerunScreen):
     def _fill_console(self) -> None:
         view = self.query_one("#console", LineView)
         # Its height is its content's, up to the share of the screen that it may take.
-        view.show(Lines(list(self.printed)), index=len(self.printed) - 1)
+        room = max(self.size.width - 1, 20)
+        lines = [part for each in self.printed for part in within(each, room)]
+        view.show(Lines(lines), index=len(lines) - 1)

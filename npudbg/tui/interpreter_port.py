@@ -38,6 +38,10 @@ class InterpreterPort(Interpreter):
         number = self.sessions.current.number
         return "REPLAY" if number == 1 else f"FORK {number}"
 
+    def keep_to(self, width: int) -> None:
+        """Let what commands print fit ``width`` columns, where they can."""
+        self.context.width = width
+
     def execute(self, text: str) -> list[Line]:
         """Execute a line; a live program's own verbs come first."""
         words = text.split(maxsplit=1)

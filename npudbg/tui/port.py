@@ -70,6 +70,10 @@ class Port(Protocol):
         """Why the cursor stopped where it is; ``""`` when the user put it there."""
         ...
 
+    def keep_to(self, width: int) -> None:
+        """Let what commands print fit ``width`` columns, where they can."""
+        ...
+
     def goto(self, seq: int) -> None:
         """Put the cursor on a command, saying nothing."""
         ...

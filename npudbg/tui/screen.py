@@ -247,6 +247,7 @@ class DebuggerScreen(ConsoleScreen):
         for number, pane in enumerate(self.panes):
             pane.set_class(number in shown, "-shown")
         share(self, width, height)
+        self.port.keep_to(max(width - 1, 40))
         self.query_one("#top").set_class(bool(shown - {0, 3, 4}), "-shown")
         self.query_one("#bottom").set_class(bool(shown & {3, 4}), "-shown")
 

@@ -59,5 +59,5 @@ OutputPane.-golden > #output-summary { display: block; }
 .-grid #findings-detail {
     width: 3fr; height: 1fr; border-top: none; border-left: solid $foreground 30%;
 }
-.-grid.-zoom #findings, .-grid.-zoom #bottom.-shown { height: 1fr; }
+.-grid.-zoom #findings, .-grid.-zoom #top.-shown, .-grid.-zoom #bottom.-shown { height: 1fr; }
 """

@@ -18,6 +18,9 @@ class FakeDebugger:
         self.breaks: set[int] = set()
         self.executed: list[str] = []
 
+    def keep_to(self, width):
+        self.width = width
+
     def goto(self, seq):
         self.seq, self.reason = seq, ""
 

@@ -250,3 +250,40 @@ def test_a_comparison_of_nothing_does_not_read_as_agreement():
 
     (span, *more) = golden_summary(GoldenRecord(what="w"), 80).spans
     assert "no tensor was compared" in span.text and span.style == "warn" and not more
+
+
+@SIZES
+@pytest.mark.parametrize("key", list("0123456"))
+async def test_one_pane_alone_takes_the_whole_body(key, size):
+    with Session.open(SESSIONS / "torn-line.npudbg") as session:
+        app = NpudbgApp(screen=make_screen(session))
+        async with app.run_test(size=size) as pilot:
+            await settle(pilot)
+            await pilot.press(key, "z")
+            await settle(pilot)
+            pane = app.screen.panes[int(key)].region
+            body = app.screen.query_one("#body").region
+            assert pane == body
+            await pilot.press("z")
+            await settle(pilot)
+            assert (app.screen.panes[int(key)].region == body) == (size == SMALL)
+
+
+async def test_what_commands_print_is_never_cut():
+    with Session.open(SESSIONS / "misaligned-dma.npudbg") as session:
+        app = NpudbgApp(screen=make_screen(session))
+        async with app.run_test(size=SMALL) as pilot:
+            await settle(pilot)
+            await pilot.press("colon", *"info dma", "enter")
+            await settle(pilot)
+            # One line that is too long for the bar stands in the console, whole.
+            assert app.screen.query_one("#console-box").display
+            shown = words_of(text_of(app))
+            assert "which has no DMA descriptor; expected a LOAD or STORE of a tensor" in shown
+            await pilot.press(*"info life image", "enter")
+            await settle(pilot)
+            view = app.screen.query_one("#console", LineView)
+            width = view.scrollable_content_region.width
+            rows = [view.source.line(n, width).text for n in range(len(view.source))]
+            assert max(map(cells, rows)) <= width
+            assert "…" not in "".join(rows)
