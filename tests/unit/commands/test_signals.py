@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,19 @@ def long_run(tmp_path: Path) -> list[str]:
         "run",
         *(str(tmp_path / n) for n in ("chain.onnx", "x.npy")),
     ]
+
+
+@pytest.fixture(autouse=True)
+def hear_them() -> Iterator[None]:
+    """Undo what a caller that runs the tests under nohup or in the background has set.
+
+    A child takes over which signals are ignored.
+    """
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    before = {n: signal.signal(n, signal.SIG_DFL) for n in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def left(folder: Path) -> list[str]:
