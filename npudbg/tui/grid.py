@@ -29,4 +29,4 @@ def share(screen: DebuggerScreen, width: int, height: int) -> None:
     wanted = findings.rows_wanted(width * 3 // 5 - 4) + _FRAME
     findings.styles.height = min(max(wanted, _LEAST), height // 4)
     # Hosts and inputs are short; a plugin's panel is not.
-    top.styles.height = height // 3 if screen.active >= 5 else height // 5 + 1
+    top.styles.height = height // 4 if screen.active >= 5 else height // 5 + 1

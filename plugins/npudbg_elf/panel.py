@@ -18,6 +18,17 @@ EXTRA = "elf"
 _MAX_FILES = 64
 
 
+_NONE = (
+    line(("no ELF file is kept in this session", "title")),
+    line(""),
+    line("Here stand the sections and segments of libraries and kernels for the board, each"),
+    line("with its alignment beside what the profile demands, and what is wrong with it."),
+    line(""),
+    line(("  npudbg elf FILE… --target CHIP", "key"), "   judges files"),
+    line(("  npudbg elf FILE… --save SESSION", "key"), "  keeps them in a session of their own"),
+)
+
+
 def session_images(session: Session) -> list[Image]:
     """Return the ELF files that a session was saved with; none if it has none."""
     stored = session.extra(EXTRA)
@@ -34,7 +45,7 @@ def panel_lines(context: PanelContext) -> list[Line]:
     images = session_images(context.session) if context.session is not None else []
     images += [_read(path) for path in context.files[:_MAX_FILES] if _looks_elf(path)]
     if not images:
-        return [line(("no ELF file; `npudbg elf FILE… --save SESSION` keeps them in one", "dim"))]
+        return _window(list(_NONE), context)
     lines: list[Line] = []
     for image in images:
         lines += image_lines(image, context.target)

@@ -287,3 +287,19 @@ async def test_what_commands_print_is_never_cut():
             rows = [view.source.line(n, width).text for n in range(len(view.source))]
             assert max(map(cells, rows)) <= width
             assert "…" not in "".join(rows)
+
+
+@pytest.mark.parametrize("key", list("0123456"))
+async def test_the_grid_leaves_room_for_commands_whatever_is_open(key):
+    """Four commands around the cursor, all engines, and a plugin's panel of ten lines."""
+    for name in ("torn-line", "clean"):
+        with Session.open(SESSIONS / f"{name}.npudbg") as session:
+            app = NpudbgApp(screen=make_screen(session))
+            async with app.run_test(size=LARGE) as pilot:
+                await settle(pilot)
+                await pilot.press(key)
+                await settle(pilot)
+                trace = app.screen.panes[3]
+                assert trace.list_of_commands.size.height >= 4
+                assert trace.query_one("#trace-timeline").region.bottom <= trace.region.bottom
+                assert int(key) < 5 or app.screen.panes[int(key)].main.size.height >= 10

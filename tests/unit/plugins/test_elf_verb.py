@@ -127,7 +127,10 @@ def test_the_panel_of_opened_files_is_windowed(chip):
     wanted = Subject(kind="section", name=".comment", address=0, file=str(REAL[0]))
     around = panel_lines(PanelContext(files=(str(REAL[0]),), height=8, selection=wanted))
     assert wanted in [each.subject for each in around]
-    assert "npudbg elf" in panel_lines(PanelContext())[0].text
+    none = panel_lines(PanelContext())
+    assert "no ELF file" in none[0].text and any("npudbg elf" in each.text for each in none)
+    assert max(len(each.text) for each in none) <= 80
+    assert len(panel_lines(PanelContext(height=3))) == 3
 
 
 def test_search_and_environment(tmp_path, capsys):
