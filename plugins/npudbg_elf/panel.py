@@ -21,8 +21,8 @@ _MAX_FILES = 64
 _NONE = (
     line(("no ELF file is kept in this session", "title")),
     line(""),
-    line("Here stand the sections and segments of libraries and kernels for the board, each"),
-    line("with its alignment beside what the profile demands, and what is wrong with it."),
+    line("Here stand the sections and segments of libraries and kernels for the board,"),
+    line("each with its alignment beside what the profile demands, and what is wrong."),
     line(""),
     line(("  npudbg elf FILE… --target CHIP", "key"), "   judges files"),
     line(("  npudbg elf FILE… --save SESSION", "key"), "  keeps them in a session of their own"),
