@@ -18,6 +18,7 @@ from npudbg.device.kernels.base import slices
 from npudbg.device.memory import Bytes, bytes_of
 from npudbg.device.values import Value
 from npudbg.session.commands import Kind, Space
+from npudbg.session.errors import UserError
 from npudbg.session.silent import KEY, Silent
 
 if TYPE_CHECKING:
@@ -37,11 +38,16 @@ def poke(machine: Machine, injection: Injection, goals: Mapping[str, Any]) -> No
         sram = machine.sram
         assert sram is not None
         low, high = injection.address, injection.address + data.size
-        low, high = max(low, sram.base), min(high, sram.base + sram.data.size)
-        if low < high:
-            part, view = data[low - injection.address :], sram.view(low, high - low)
-            view[:] = view ^ part[: view.size] if injection.flip else part[: view.size]
-            silent(machine, injection.after, Space.SRAM, low, view)
+        end = sram.base + sram.data.size
+        low, high = max(low, sram.base), min(high, end)
+        if low >= high:
+            raise UserError(
+                f"sram {injection.address:#x} cannot change: SRAM lies from {sram.base:#x} to "
+                f"{end - 1:#x}"
+            )
+        part, view = data[low - injection.address :], sram.view(low, high - low)
+        view[:] = view ^ part[: view.size] if injection.flip else part[: view.size]
+        silent(machine, injection.after, Space.SRAM, low, view)
         return
     now = data
     if injection.flip:

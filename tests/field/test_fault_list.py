@@ -108,3 +108,19 @@ def test_the_list_keeps_to_the_terminal(columns, monkeypatch, capsys):
     assert all(len(line) <= min(int(columns), 100) for line in lines)
     for kind in KINDS:
         assert any(line.startswith(kind) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("bit-flip:addr=0xffffffffff,after=20", "SRAM lies from 0x0 to 0x3fff"),
+        ("short-dma:tensor=block1/pw,bytes=99999999", "all of them move"),
+        ("length-overflow:tensor=block1/pw,bits=30", "give fewer with bits="),
+    ],
+)
+def test_a_fault_without_effect_is_refused(fault, says, tmp_path):
+    graph, arrays = load(CASES["clean"])
+    job = Job(model="clean", faults=(fault,), save=str(tmp_path / "s.npudbg"))
+    with pytest.raises(UserError, match=says):
+        judge_run(job, graph, board("bit-flip"), arrays)
+    assert not list(tmp_path.iterdir())

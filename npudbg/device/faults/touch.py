@@ -211,11 +211,23 @@ class Touch:
             )
 
     def moved(self, fault: Fault, nbytes: int) -> int:
-        """Return how many bytes a shortened transfer moves."""
+        """Return how many bytes a shortened transfer moves.
+
+        Raises:
+            UserError: All of them.
+        """
         if fault.kind == "length-overflow":
             bits = fault.int("bits", _LENGTH_BITS)
-            return nbytes & ((1 << bits) - 1)
-        return min(fault.int("bytes", nbytes // 2), nbytes)
+            moved = nbytes & ((1 << bits) - 1)
+        else:
+            moved = min(fault.int("bytes", nbytes // 2), nbytes)
+        if moved == nbytes:
+            key = "bits" if fault.kind == "length-overflow" else "bytes"
+            raise UserError(
+                f"--fault {fault.kind}: the transfer has {nbytes} bytes, and all of them move; "
+                f"give fewer with {key}=…"
+            )
+        return moved
 
 
 def _check_weight(where: str, tensor: str, graph: Graph) -> None:
